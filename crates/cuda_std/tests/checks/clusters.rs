@@ -8,6 +8,7 @@ use cuda_std::tma::{RawTensorMap, TensorMap};
 use super::pipelines::map_of;
 
 mod kernels {
+    use cuda_std::async_copy;
     use cuda_std::cluster;
     use cuda_std::mbarrier::{self, Mbarrier};
     use cuda_std::prelude::*;
@@ -66,6 +67,26 @@ mod kernels {
         }
         cluster::sync();
         let value = tile.map_shared_rank(0).get(me()); // not_initialised_there: second
+        out.set(thread::index_1d(), value);
+        cluster::sync();
+    }
+
+    #[repr(align(16))]
+    struct Numbers([u32; 128]);
+
+    static NUMBERS: Numbers = Numbers([1; 128]);
+
+    /// The other block's threads meet this one's, and its copies nobody.
+    pub fn copies_not_waited_for_there<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 128].aligned::<16>();
+        // SAFETY: 16 bytes of the array, aligned, and of the tile.
+        unsafe { async_copy::copy_16(tile, 16 * me() as u32, NUMBERS.0.as_ptr().add(4 * me()), 16) }; // copies_not_waited_for_there: first
+        async_copy::commit();
+        if RIGHT {
+            async_copy::wait::<0>();
+        }
+        cluster::sync();
+        let value = tile.map_shared_rank(other()).get(me()); // copies_not_waited_for_there: second
         out.set(thread::index_1d(), value);
         cluster::sync();
     }
@@ -312,6 +333,7 @@ cases! {
     written_while_it_is_read, "data race on element";
     ends_before_it_is_read, "access to shared memory of block (1, 0, 0) of the cluster, which ";
     not_initialised_there, "uninitialised: byte 0 of the shared array at ";
+    copies_not_waited_for_there, "not waited for: this read of element";
     wrong_rank, "index out of bounds of the blocks of the cluster: the len is 2 but the index is 2";
     beyond_the_array, "index out of bounds of distributed shared memory: the len is 32 but the index is 32";
     counts_by_atomics_of_the_block, "data race on element";
