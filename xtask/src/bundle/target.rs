@@ -160,12 +160,13 @@ mod tests {
         let root = "path+file:///tree#warpsmith@0.1.0";
         let driver = "path+file:///tree/crates/cuda_driver#0.1.0";
         let lab = "path+file:///tree/lab#warpsmith-lab@0.1.0";
+        let benches = "path+file:///tree/benches#warpsmith-benches@0.1.0";
         let cases = [
             (root, "bin", "warpsmith", false, Some("warpsmith")),
             (root, "lib", "warpsmith", true, None),
             (root, "test", "reduce", true, Some("tests/warpsmith-reduce")),
             (root, "test", "compile_fail", true, None),
-            (root, "bench", "copy", true, Some("benches/copy")),
+            (benches, "bench", "copy", true, Some("benches/copy")),
             (root, "example", "sum", false, Some("examples/sum")),
             (lab, "example", "sum_steps", false, None),
             (driver, "bin", "other", false, None),
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What `cargo metadata` says of the library and the program, shortened.
+    /// What `cargo metadata` says of the library, its benchmarks and the program, shortened.
     fn packages() -> Vec<Value> {
         let target = |kind: &str, name: &str, test: bool| json!({"kind": [kind], "name": name, "test": test});
         vec![
@@ -197,9 +198,9 @@ mod tests {
                 target("example", "sum", false),
                 target("test", "suite", true),
                 target("test", "driver", true),
-                target("bench", "kernels", false),
                 target("custom-build", "build-script-build", false),
             ]}),
+            json!({"name": "warpsmith-benches", "targets": [target("bench", "kernels", false)]}),
             json!({"name": "warpsmith-cli", "targets": [
                 target("bin", "warpsmith", true),
                 target("test", "suite", true),

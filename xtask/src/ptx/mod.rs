@@ -227,7 +227,7 @@ fn table(report: &Report) -> Table {
         kernels.entry(kernel).or_default().insert(key.sm, row);
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     let mut header = ["module", "kernel", "ptx"].map(String::from).to_vec();
     header.extend(DEVICES.map(|sm| format!("registers\n{sm}")));
     header.extend(report::column_names().skip(1).map(String::from));
