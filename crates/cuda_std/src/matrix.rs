@@ -59,7 +59,48 @@ use crate::shared::Shared;
 #[track_caller]
 pub unsafe fn stmatrix_x4<T: Pod>(tile: Shared<T>, offset: u32, words: [u32; 4]) {
     // SAFETY: the caller's promise.
-    unsafe { machine::stmatrix_x4(tile.bytes_at(offset as usize, 16), words) }
+    unsafe { machine::stmatrix_x4::<false>(tile.bytes_at(offset as usize, 16), words) }
+}
+
+/// [`stmatrix_x4`] of the transposed matrices: of each, the lane has the two elements in column `l / 4` and rows
+/// `2 (l % 4)` and the next.
+///
+/// GPU: compute 9.0 or later.
+///
+/// ```
+/// use cuda_std::half::{self, bf16};
+/// use cuda_std::matrix;
+/// use cuda_std::prelude::*;
+///
+/// /// Four matrices whose columns a warp has, one behind the other, by rows.
+/// #[kernel(max_threads = 32)]
+/// pub fn columns_to_rows(out: SliceMut<'_, u16>) {
+///     let tile = shared_array![bf16; 4 * 64];
+///     let lane = warp::lane_id();
+///     // Element (i, j) of a matrix is 8 i + j.
+///     let (row, column) = (lane % 4 * 2, lane / 4);
+///     let word = half::pack::<bf16>((8 * row + column) as f32, (8 * row + 8 + column) as f32);
+///     // SAFETY: row `lane % 8` of matrix `lane / 8`: 16 bytes at a multiple of 16.
+///     unsafe { matrix::stmatrix_x4_trans(tile, 16 * lane, [word; 4]) };
+///     warp::sync_warp(warp::FULL_MASK);
+///     for i in 0..8 {
+///         let i = (8 * lane + i) as usize;
+///         out.set(i, half::bf16_to_f32(tile.get(i)) as u16);
+///     }
+/// }
+/// # let mut out = [0; 256];
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, columns_to_rows);
+/// assert!((0..256).all(|i| out[i as usize] == i % 64));
+/// ```
+///
+/// # Safety
+///
+/// As for [`stmatrix_x4`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn stmatrix_x4_trans<T: Pod>(tile: Shared<T>, offset: u32, words: [u32; 4]) {
+    // SAFETY: the caller's promise.
+    unsafe { machine::stmatrix_x4::<true>(tile.bytes_at(offset as usize, 16), words) }
 }
 
 /// Loads four matrices; `offset` is where the lane's row begins in `tile`, in bytes.

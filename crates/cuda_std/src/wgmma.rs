@@ -435,7 +435,8 @@ impl<T> Fragment<T> {
     }
 }
 
-/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 32, 64, 96 or 128 elements.
+/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 24, 32, 48, 64, 96 or
+/// 128 elements.
 /// See the [module](self).
 #[must_use]
 pub struct Accumulator<const R: usize, S = f32>([S; R]);

@@ -14,13 +14,20 @@ unsafe extern "C" {
 ///
 /// At `row` there are 16 bytes of a `Shared`.
 #[inline(always)]
-pub unsafe fn stmatrix_x4(row: SharedPtr, [a, b, c, d]: [u32; 4]) {
-    // SAFETY: the caller's promise.
+pub unsafe fn stmatrix_x4<const TRANSPOSED: bool>(row: SharedPtr, [a, b, c, d]: [u32; 4]) {
+    // SAFETY: the caller's promise. The branch is on a constant.
     unsafe {
-        asm!(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
-            in(reg32) row.0, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags)
-        );
+        if TRANSPOSED {
+            asm!(
+                "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
+                in(reg32) row.0, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags)
+            );
+        } else {
+            asm!(
+                "stmatrix.sync.aligned.m8n8.x4.shared.b16 [{0}], {{{1}, {2}, {3}, {4}}};",
+                in(reg32) row.0, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags)
+            );
+        }
     }
 }
 

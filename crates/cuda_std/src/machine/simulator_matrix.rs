@@ -31,14 +31,21 @@ fn count_row(row: SharedPtr, operation: Operation) {
 ///
 /// At `row` there are 16 bytes of a `Shared`.
 #[track_caller]
-pub unsafe fn stmatrix_x4(row: SharedPtr, words: [u32; 4]) {
+pub unsafe fn stmatrix_x4<const TRANSPOSED: bool>(row: SharedPtr, words: [u32; 4]) {
     let lane = cuda_sim::lane();
-    let rows = rows("stmatrix_x4", row);
+    let name = if TRANSPOSED { "stmatrix_x4_trans" } else { "stmatrix_x4" };
+    let rows = rows(name, row);
     count_row(row, Operation::Store);
+    let (line, first) = (lane / 4, 2 * (lane % 4));
     for (matrix, word) in (0..).zip(words) {
-        let at = rows(8 * matrix + lane / 4).byte_add(4 * (lane as usize % 4));
-        // SAFETY: in one of the rows, which their lanes' callers promise, and aligned, as these are.
-        unsafe { store_shared(at, word, 0) };
+        let at = |row: u32, column: u32| rows(8 * matrix + row).byte_add(2 * column as usize);
+        // SAFETY (of all): in one of the rows, which their lanes' callers promise, and aligned, as these are.
+        if TRANSPOSED {
+            unsafe { store_shared(at(first, line), word as u16, 0) };
+            unsafe { store_shared(at(first + 1, line), (word >> 16) as u16, 0) };
+        } else {
+            unsafe { store_shared(at(line, first), word, 0) };
+        }
     }
 }
 

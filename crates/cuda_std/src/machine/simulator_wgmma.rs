@@ -357,7 +357,7 @@ macro_rules! registers {
     };
 }
 
-registers! { 32 64 96 128 }
+registers! { 24 32 48 64 96 128 }
 
 pub fn wgmma_fence() {}
 

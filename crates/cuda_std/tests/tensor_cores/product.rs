@@ -508,6 +508,13 @@ fn stmatrix_and_ldmatrix_are_inverse() {
             matrix::stmatrix_x4(tile, offset, words);
             warp::sync_warp(warp::FULL_MASK);
             assert_eq!(matrix::ldmatrix_x4(tile, offset), words);
+            warp::sync_warp(warp::FULL_MASK);
+            matrix::stmatrix_x4_trans(tile, offset, words);
+            warp::sync_warp(warp::FULL_MASK);
+            assert_eq!(matrix::ldmatrix_x4_trans(tile, offset), words);
+            warp::sync_warp(warp::FULL_MASK);
+            matrix::stmatrix_x4(tile, offset, words);
+            warp::sync_warp(warp::FULL_MASK);
         }
         // Row 7 - lane / 4 of the tile's last matrix is row lane / 4 of the first.
         let row = (31 - lane / 4) * 2 + warp;
