@@ -271,6 +271,16 @@ fn tiles_of_all_widths() {
     }
 }
 
+/// Tiles that are computed as transposes, with the addends that all rows have in common, and others with the rest.
+#[test]
+fn tiles_across() {
+    let device = Device::simulated_hopper();
+    for (m, width) in [(96, 192), (48, 64)] {
+        let columns = columns_across(&device, width);
+        check_all::<bf16>([1, 1], [m, columns, 72], std::slice::from_ref(&device));
+    }
+}
+
 /// With a short k and with one that is cut.
 #[test]
 fn products_as_tf32() {

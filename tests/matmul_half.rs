@@ -133,6 +133,32 @@ fn tiles_that_are_not_full_and_several_of_a_block() {
     check_orders::<bf16>(1, 1, [300, 16, 200]);
 }
 
+/// Shapes that tiles of 192 × 96 and of 64 × 48 fill best, which are computed as transposes.
+#[test]
+fn tiles_across() {
+    // With more steps along k than stages, and with three tiles for each multiprocessor.
+    check_across(&Device::simulated_hopper(), &[(96, 192), (45, 64)], 520);
+    check_across(&Device::simulated_hopper(), &[(280, 192)], 136);
+    if device().properties().tensor_cores == Some((9, 0)) {
+        check_across(device(), &[(96, 192), (45, 64)], 136);
+    }
+}
+
+/// Of so many rows, and of columns for tiles of that width.
+fn check_across(device: &Device, shapes: &[(usize, usize)], k: usize) {
+    let stream = device.default_stream();
+    for &(m, width) in shapes {
+        let n = columns_across(device, width);
+        let (a, b) = (stack::<bf16>((1, m, k), 9), stack::<bf16>((1, k, n), 10));
+        for transposed in [false, true] {
+            let (x, y) = (Operand::new(stream, &a, false), Operand::new(stream, &b, transposed));
+            let product = x.view().batched_matmul(&y.view()).unwrap().to_ndarray().unwrap();
+            let what = format!("{m} rows, tiles {width} wide, transposed {transposed}");
+            check(product.view(), a.view(), b.view(), (1.0, 0.0, 0.0), &what);
+        }
+    }
+}
+
 /// As many columns as the multiprocessors take at once in tiles of each width: it is the best one then.
 #[test]
 fn tiles_of_all_widths() {

@@ -40,11 +40,11 @@ pub use convolve::{
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,
-    FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams, GroupedGemm, HopperGemm,
-    HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber, ScatterAdd, ScatterAddInOrder,
-    ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams,
-    WgmmaRowsParams,
+    AcrossGemm, AcrossParams, AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues,
+    DmmaParams, FinishSums, FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams,
+    GroupedGemm, HopperGemm, HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber,
+    ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm,
+    WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
 pub use rows::{MaxPoolGradientParams, Pool, PoolParams, TopK, TopKParams};
 

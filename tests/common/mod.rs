@@ -26,6 +26,17 @@ pub fn device() -> &'static Device {
     &DEVICE
 }
 
+/// Columns of a product of few rows that tiles of this width fill best, of those that are computed as transposes: of 192, or of 64, of
+/// which there are at most five for six multiprocessors.
+pub fn columns_across(device: &Device, width: usize) -> usize {
+    let multiprocessors = device.properties().multiprocessors as usize;
+    let tiles = match width {
+        64 => (multiprocessors * 5 / 6).max(1),
+        _ => multiprocessors,
+    };
+    width * tiles - 8
+}
+
 /// The shared device, and those that differ from it in how they multiply numbers of 16 bits and TF32.
 pub fn with_tensor_cores() -> [Device; 3] {
     [

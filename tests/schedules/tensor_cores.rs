@@ -29,6 +29,20 @@ pub(super) fn halves(run: &mut Run) {
     by_choices::<bf16>(run, "half", &["nt"], whole, matmul);
     by_choices::<bf16>(run, "half", &["tn"], parts, matmul);
     by_choices::<f32>(run, "tf32", &["nt", "tn"], whole, tf32);
+    if generation == HOPPER {
+        across::<f16>(run, "nn");
+        across::<bf16>(run, "nt");
+    }
+}
+
+/// Shapes that tiles of 64 × 48 and of 192 × 96 fill best, which are computed as transposes.
+fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
+    for (m, n) in [(48, 56), (96, columns(192))] {
+        let operands = Operands::<T>::new(run, [m, n, 72], layout);
+        run.keep(operands.a().matmul(&operands.b()));
+        let bias = run.array::<T, _>((1, n));
+        run.keep(operands.a().fused_matmul(&operands.b()).bias(&bias).relu().compute());
+    }
 }
 
 fn tf32(a: &DeviceArrayRef<f32, Ix2>, b: &DeviceArrayRef<f32, Ix2>) -> Result<DeviceArray<f32, Ix2>> {

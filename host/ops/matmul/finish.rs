@@ -102,6 +102,11 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
         in_pairs(&self.bias) && in_pairs(&self.residual)
     }
 
+    /// Whether each addend is the same for all rows.
+    pub(super) fn is_same_for_all_rows(&self) -> bool {
+        strides(&self.bias)[1] == 0 && strides(&self.residual)[1] == 0
+    }
+
     pub(super) fn bias(&self) -> Option<Words<'_, T>> {
         self.bias.as_deref().map(Words::of)
     }

@@ -2,7 +2,7 @@
 //! What launches of the kernels for Hopper's tensor cores have in common, whatever numbers these multiply.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, TILE_M, WgmmaShape, shared_bytes, threads, tile_n};
 use ndarray::{Dimension, Ix3, s};
 
 use super::HOPPER;
@@ -65,7 +65,7 @@ pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stre
     let blocks = tiles.min(stream.backend().properties().multiprocessors.into());
     LaunchConfig {
         dynamic_shared: shared_bytes(registers),
-        ..LaunchConfig::new(blocks as u32, THREADS as u32)
+        ..LaunchConfig::new(blocks as u32, threads(registers) as u32)
     }
 }
 

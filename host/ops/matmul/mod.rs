@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices and vectors.
 
+mod across;
 mod ampere;
 mod bytes;
 mod choices;

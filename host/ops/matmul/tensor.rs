@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f16` and `bf16`, and of `f32` rounded to TF32: on Hopper's tensor cores, here; on those of Ampere and later,
+//! Products of `f16` and `bf16`, and of `f32` rounded to TF32: on Hopper's tensor cores, here, and by tiles of other sizes (across.rs); on those of Ampere and later,
 //! and what Hopper's cannot count (ampere.rs); of `f16` on Turing's (turing.rs); and without any, by way of `f32`.
 
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::compiled::{AcrossGemm, AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{LINE, WgmmaShape, tile_n};
@@ -20,7 +20,7 @@ use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
 use super::operand::{Mapped, can_be_mapped};
 use super::sides::Sides;
 use super::split::{self, REGISTERS};
-use super::{AMPERE, ampere, has_tensor_cores, simt, turing};
+use super::{AMPERE, across, ampere, has_tensor_cores, simt, turing};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -62,6 +62,7 @@ pub(super) trait Half:
     + wgmma::Operand<Element = Self>
     + HopperGemm<Self>
     + AmpereGemm<Self>
+    + AcrossGemm
 {
     /// The product, finished, on Turing's tensor cores, if they multiply such numbers and the stream's device has them.
     fn finished_on_turing<D: Dimension>(
@@ -123,7 +124,15 @@ pub(super) fn multiply<T, D: Dimension, F: Passed<f32>>(
 where
     T: Half + HopperGemm<T, F> + AmpereGemm<T, F> + FinishSums<F>,
 {
-    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
+    if by_vector(&product, stream, out, finish)? {
+        return Ok(());
+    }
+    if let Some(finish) = finish.of_library()
+        && across::multiply(&product, stream, out, &finish)?
+    {
+        return Ok(());
+    }
+    if by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
         return Ok(());
     }
     if let Some(finish) = finish.of_library()
@@ -227,7 +236,10 @@ where
 }
 
 /// The choice for a product, if there is one that it allows.
-fn choice<T: Factor, D>(product: &Multiplication<'_, T::Element, D>, stream: &Stream) -> Result<Option<Choice>> {
+pub(super) fn choice<T: Factor, D>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+) -> Result<Option<Choice>> {
     let factors = match size_of::<T::Element>() {
         2 => Factors::Half,
         4 => Factors::Tf32,

@@ -121,6 +121,37 @@ pub trait HopperGemm<C: 'static, F: 'static = Activation>: Input {
     type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
 }
 
+/// The parameters of [`gemm_wgmma_across`](fn@wgmma::across::gemm_wgmma_across).
+pub type AcrossParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, T>,
+    wgmma::WgmmaShape,
+    f32,
+    EpiloguePlan,
+    &'static [T],
+    &'static [T],
+);
+
+/// Products of matrices of this type on Hopper's tensor cores that are computed as their transposes: a kernel for each size of tiles.
+pub trait AcrossGemm: Pod {
+    /// 64 columns of the result, 48 rows.
+    type Tiles64By48: Kernel<Params = AcrossParams<Self>>;
+    /// 192 columns, 96 rows.
+    type Tiles192By96: Kernel<Params = AcrossParams<Self>>;
+}
+
+macro_rules! across {
+    ($($type:ident)*) => {$(
+        impl AcrossGemm for $type {
+            type Tiles64By48 = wgmma::across::gemm_wgmma_across<$type, 24>;
+            type Tiles192By96 = wgmma::across::gemm_wgmma_across<$type, 48>;
+        }
+    )*};
+}
+
+across! { bf16 f16 }
+
 /// The parameters of a [`gemm_wgmma`](fn@wgmma::gemm_wgmma) that reduces rows by `Op`: its own, and the partial values.
 pub type WgmmaRowsParams<T, Op> = (
     TensorMap<'static, T>,

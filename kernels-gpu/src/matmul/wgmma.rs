@@ -14,6 +14,8 @@
 //! along k alone, but an `A` along m from registers (`tf32`). The accelerator rounds to TF32, to nearest. Elements out of
 //! bounds are read as zeros and not written, so any shape is right.
 //!
+//! [`across`] has tiles of other sizes, whose products are computed as their transposes.
+//!
 //! Of a small product each step along k counts. There are tiles of 64 × 64, of which each consumer has all rows, in the
 //! stages of one parity; their sums are added in the end.
 //!
@@ -38,6 +40,7 @@ use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use crate::num::Num;
 
+pub mod across;
 mod consume;
 pub mod convolve;
 pub mod fp8;
@@ -48,7 +51,20 @@ mod store;
 mod tf32;
 
 /// Threads of a block: the producer's warpgroup, and two of consumers.
-pub const THREADS: usize = 384;
+pub const THREADS: usize = threads(32);
+
+/// Threads of a block whose sums take `registers` of a thread: the producer's warpgroup, and the consumers'.
+pub const fn threads(registers: usize) -> usize {
+    128 * (1 + consumers(registers))
+}
+
+/// Warpgroups that multiply.
+const fn consumers(registers: usize) -> usize {
+    match registers {
+        48 => 3,
+        _ => 2,
+    }
+}
 
 /// Rows of a block's tile.
 pub const TILE_M: usize = 128;
@@ -64,14 +80,24 @@ pub const fn tile_k(element: usize) -> usize {
     LINE / element
 }
 
-/// Bytes of a stage's tile of `A`.
+/// Rows of a block's tile, or the most that it has.
+pub const fn tile_m(registers: usize) -> usize {
+    match registers {
+        24 => HALF_TILE_M,
+        _ => 64 * consumers(registers),
+    }
+}
+
+/// Bytes of a stage's tile of `A`, of [`TILE_M`] rows.
 const A_BYTES: usize = TILE_M * LINE;
+
+/// Bytes of a stage's tile of `A`.
+const fn a_bytes(registers: usize) -> usize {
+    tile_m(registers) * LINE
+}
 
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 16;
-
-/// Warps that multiply.
-const CONSUMER_WARPS: usize = 8;
 
 /// Rows of the boxes in which a warp stores its part.
 pub const BOX_M: usize = 16;
@@ -86,8 +112,9 @@ pub const fn tile_n(registers: usize) -> usize {
 /// Stages of the ring: as many as fit.
 const fn stages(registers: usize) -> usize {
     match registers {
-        32 => 8,
+        24 | 32 => 8,
         64 => 6,
+        48 => 5,
         _ => 4,
     }
 }
@@ -105,9 +132,17 @@ const fn b_bytes(registers: usize) -> usize {
     tile_n(registers) * LINE
 }
 
+/// Bytes of what is stored, and of sums that the consumers exchange.
+const fn result_bytes(registers: usize) -> usize {
+    match registers {
+        24 | 48 => across::result_bytes(registers),
+        _ => 4 * consumers(registers) * boxes(registers) * BOX_BYTES,
+    }
+}
+
 /// Bytes in front of the barriers.
 const fn tiles_bytes(registers: usize) -> usize {
-    stages(registers) * (A_BYTES + b_bytes(registers)) + CONSUMER_WARPS * boxes(registers) * BOX_BYTES
+    stages(registers) * (a_bytes(registers) + b_bytes(registers)) + result_bytes(registers)
 }
 
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
@@ -176,7 +211,7 @@ pub struct WgmmaShape {
     /// Whether the map of the result has the columns as its rows (0: the rows).
     pub c_transposed: u32,
     /// Rows of a tile: [`TILE_M`], or, where elements have more bytes than one, its sums take 32 registers, `k` is more
-    /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`].
+    /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`].
     pub tile_m: u32,
 }
 
@@ -184,7 +219,8 @@ impl WgmmaShape {
     /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
     #[inline(always)]
     fn shares_k<E>(&self, registers: usize) -> bool {
-        size_of::<E>() > 1 && registers == 32 && self.tile_m != TILE_M as u32
+        let may = registers == 32 && self.tile_m != TILE_M as u32;
+        size_of::<E>() > 1 && (may || tile_m(registers) == HALF_TILE_M)
     }
 }
 
@@ -416,7 +452,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     const OF_BOX: usize = LINE / size_of::<C>() / 2;
 
     /// The first byte of the stages of `B`.
-    const B: usize = stages(R) * A_BYTES;
+    const B: usize = stages(R) * a_bytes(R);
 
     /// The first byte of the boxes.
     const BOXES: usize = Self::B + stages(R) * b_bytes(R);
@@ -437,7 +473,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             b.prefetch();
         }
         // Constants, so that the divisions are shifts.
-        let (rows, columns) = (TILE_M as u32, tile_n(R) as u32);
+        let (rows, columns) = (tile_m(R) as u32, tile_n(R) as u32);
         let whole = Tiles::new(shape.batch, [shape.m, shape.n], [rows, columns], GROUP);
         let half = Tiles::new(shape.batch, [shape.m, shape.n], [HALF_TILE_M as u32, columns], GROUP);
         let tiles = if shape.shares_k::<E>(R) { half } else { whole };
@@ -476,7 +512,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         if self.shares_k() {
             HALF_TILE_M as u32
         } else {
-            TILE_M as u32
+            tile_m(R) as u32
         }
     }
 
@@ -530,9 +566,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     #[inline(always)]
     fn readers(&self) -> u32 {
         match (self.a_comes_from_registers(), self.shares_k()) {
-            (true, _) => CONSUMER_WARPS as u32,
+            (true, _) => 4 * consumers(R) as u32,
             (false, true) => 1,
-            (false, false) => 2,
+            (false, false) => consumers(R) as u32,
         }
     }
 

@@ -83,6 +83,30 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
         self.plan.function.apply_to(sums, there, bias, residual)
     }
 
+    /// What is added to this thread's two lines of a product, bias and residual, where each is the same for all columns: zeros
+    /// where there is none.
+    ///
+    /// # Safety
+    ///
+    /// The product has lines, and the last strides of the addends are 0.
+    #[inline(always)]
+    pub unsafe fn load_of_lines(&self, at: [u32; 3], m: u32) -> [[f32; 2]; 2] {
+        let load = |elements: Slice<'a, T>, strides: [usize; 3]| match elements.is_empty() {
+            true => [0.0; 2],
+            // SAFETY: the promise of `new`, and the caller's.
+            false => lines(strides, at, m).map(|line| unsafe { element(elements, line) }.widen()),
+        };
+        [load(self.bias, self.plan.bias), load(self.residual, self.plan.residual)]
+    }
+
+    /// What becomes of `N` sums as [`finish_fragment`](Self::finish_fragment) takes them, with what
+    /// [`load_of_lines`](Self::load_of_lines) gave.
+    #[inline(always)]
+    pub fn finish_lines<const N: usize>(&self, sums: [f32; N], [bias, residual]: [[f32; 2]; 2]) -> [f32; N] {
+        let of = |lines: [f32; 2]| move || cuda_std::array::from_fn(|i| lines[i / 2 % 2]);
+        self.plan.function.apply_to(sums, self.there(), of(bias), of(residual))
+    }
+
     /// Has the function see results, of which the first is at this product, row and column. Called by all lanes of a warp.
     #[inline(always)]
     pub fn see_fragment<const N: usize>(&self, results: [f32; N], at: [u32; 3], extents: [u32; 2]) {

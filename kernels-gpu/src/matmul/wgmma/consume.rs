@@ -6,7 +6,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
 use cuda_std::{tma, warpgroup};
 
-use super::{A_BYTES, BOX_BYTES, BOX_M, Block, Input, LINE, Output, Place, Result, Side, b_bytes, boxes};
+use super::{BOX_BYTES, BOX_M, Block, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes};
 use crate::matmul::epilogue::EpilogueOp;
 use crate::matmul::tiles::Tile;
 
@@ -96,7 +96,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     pub(super) fn a_of<T: Operand, A: Side<T>>(&self, group: u32) -> impl Fn(u32, u32) -> MatrixDescriptor<T, A> {
         let row = if self.shares_k() { 0 } else { group as usize * 64 };
         let a = MatrixDescriptor::<T, A>::new(self.operands(row * LINE), A::LEADING, 1024);
-        move |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP)
+        move |stage: u32, step: u32| a.advance(stage * a_bytes(R) as u32 + step * A::STEP)
     }
 
     /// `B` in a stage, for one of the four.

@@ -6,13 +6,16 @@ use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
 use cuda_std::warpgroup;
 
-use super::{A_BYTES, Block, LINE, Place, b_bytes, tile_k, tile_n};
+use super::{Block, LINE, Place, a_bytes, b_bytes, tile_k, tile_n};
 use crate::matmul::tiles::Tile;
 
 /// Warps that have copies made, one thread each. With small tiles one for each operand: a thread asks for both in more time
 /// than the consumers take.
 pub(super) const fn producers(registers: usize) -> u32 {
-    if registers == 32 { 2 } else { 1 }
+    match registers {
+        24 | 32 => 2,
+        _ => 1,
+    }
 }
 
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
@@ -78,7 +81,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Has the tile of `A` at `k` copied to a stage.
     #[inline(always)]
     fn fill_a(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
-        let to = stage as usize * A_BYTES;
+        let to = stage as usize * a_bytes(R);
         let (row, k, product) = (tile.row as i32, k as i32, (tile.product * self.shape.a_step) as i32);
         // SAFETY (of both): boxes of the map are, by the kernel's contract, as large as the stage has room for
         // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.

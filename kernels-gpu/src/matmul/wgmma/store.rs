@@ -160,7 +160,7 @@ where
 
     /// This thread's sums of a box.
     #[inline(always)]
-    fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
+    pub(super) fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
         let of = |number: usize| {
             let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };
             cuda_std::array::from_fn(|i| sums.element(first + i))
