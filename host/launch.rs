@@ -78,21 +78,13 @@ pub unsafe trait Arg<P: Param> {
     note = "wanted: a tuple with as many elements, in the same order"
 )]
 pub unsafe trait Args<P: Params> {
-    /// As [`Arg::prepare`].
+    /// Launches the kernel with these arguments.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's parameters are `P`, and its contract holds for every thread of the launch.
     #[doc(hidden)]
-    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
-
-    /// As [`Arg::is_part`], of any.
-    #[doc(hidden)]
-    fn is_part(&self) -> bool;
-
-    /// As [`Arg::reading`], of the first argument.
-    #[doc(hidden)]
-    fn reading(&self) -> Option<&Reading>;
-
-    /// As [`Arg::abi`].
-    #[doc(hidden)]
-    fn abi(&self) -> P::Abi;
+    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()>;
 }
 
 // SAFETY: a value is passed as it is.
@@ -130,15 +122,15 @@ fn check_order<T: Element, D: Dimension>(kernel: &'static str, elements: &Device
     if elements.is_standard_layout() {
         return Ok(());
     }
-    Err(Error::Shape {
+    Err(unordered(kernel, elements.shape(), elements.strides()))
+}
+
+fn unordered(kernel: &'static str, shape: &[usize], strides: &[isize]) -> Error {
+    Error::Shape {
         operation: kernel,
-        given: format!(
-            "a view of shape {:?} and strides {:?}",
-            elements.shape(),
-            elements.strides()
-        ),
+        given: format!("a view of shape {shape:?} and strides {strides:?}"),
         wanted: "a view in C order, since a kernel knows no strides: `to_array` puts it in order".into(),
-    })
+    }
 }
 
 // SAFETY: the elements, in the memory of the stream's device, in C order without a gap, as `prepare` checks, and borrowed
@@ -365,38 +357,14 @@ pub(crate) fn address<T>(address: u64) -> usize {
 }
 
 macro_rules! args {
-    (@first) => { None };
-    (@first $first:ident $($rest:ident)*) => { $first.reading() };
     ($($arg:ident: $param:ident),*) => {
         // SAFETY: one argument for each parameter.
         unsafe impl<$($param: Param, $arg: Arg<$param>),*> Args<($($param,)*)> for ($($arg,)*) {
-            #[allow(non_snake_case, unused_variables)]
-            fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-                let ($($arg,)*) = self;
-                $($arg.prepare(kernel, stream)?;)*
-                Ok(())
-            }
-
             #[allow(non_snake_case)]
-            fn is_part(&self) -> bool {
+            unsafe fn launch(&self, launch: &Launch<'_>) -> Result<()> {
                 let ($($arg,)*) = self;
-                false $(|| $arg.is_part())*
-            }
-
-            #[allow(
-                non_snake_case,
-                unused_variables,
-                reason = "arguments are named by their types, and the first is asked alone"
-            )]
-            fn reading(&self) -> Option<&Reading> {
-                let ($($arg,)*) = self;
-                args!(@first $($arg)*)
-            }
-
-            #[allow(non_snake_case, clippy::unused_unit)]
-            fn abi(&self) -> <($($param,)*) as Params>::Abi {
-                let ($($arg,)*) = self;
-                ($($arg.abi(),)*)
+                // SAFETY: the caller's promise: these are arguments for the kernel's parameters.
+                unsafe { launch.with(&[$(&ArgOf::<$param, $arg>($arg, PhantomData)),*]) }
             }
         }
     };
@@ -475,8 +443,9 @@ impl Stream {
     ///
     /// The contract of the kernel's function holds for every thread of the launch.
     pub unsafe fn launch_unchecked<K: Kernel>(&self, config: &LaunchConfig, args: impl Args<K::Params>) -> Result<()> {
-        // SAFETY: the caller's promise; the arguments are those of the kernel.
-        unsafe { self.launch_untyped(&KernelInfo::of::<K>(), K::MAX_THREADS, config, &OfParams::new(args)) }
+        let launch = Launch::new::<K>(self, KernelInfo::of::<K>(), config);
+        // SAFETY: the caller's promise; the arguments are for the parameters of `K`.
+        unsafe { args.launch(&launch) }
     }
 
     /// [`launch_unchecked`](Self::launch_unchecked) of a kernel for tensor cores, which the simulated GPU has in tests alone:
@@ -490,92 +459,118 @@ impl Stream {
         config: &LaunchConfig,
         args: impl Args<K::Params>,
     ) -> Result<()> {
-        let kernel = KernelInfo::of_tensor_cores::<K>();
-        // SAFETY: the caller's promise; the arguments are those of the kernel.
-        unsafe { self.launch_untyped(&kernel, K::MAX_THREADS, config, &OfParams::new(args)) }
+        let launch = Launch::new::<K>(self, KernelInfo::of_tensor_cores::<K>(), config);
+        // SAFETY: the caller's promise; the arguments are for the parameters of `K`.
+        unsafe { args.launch(&launch) }
+    }
+}
+
+/// A launch but for its arguments, without the kernel's type.
+#[doc(hidden)]
+pub struct Launch<'a> {
+    stream: &'a Stream,
+    kernel: KernelInfo,
+    max_threads: u32,
+    config: &'a LaunchConfig,
+}
+
+impl<'a> Launch<'a> {
+    fn new<K: Kernel>(stream: &'a Stream, kernel: KernelInfo, config: &'a LaunchConfig) -> Self {
+        Self {
+            stream,
+            kernel,
+            max_threads: K::MAX_THREADS,
+            config,
+        }
     }
 
     /// What all launches do, compiled once.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the kernel, and as [`launch_unchecked`](Self::launch_unchecked).
-    unsafe fn launch_untyped(
-        &self,
-        kernel: &KernelInfo,
-        max_threads: u32,
-        config: &LaunchConfig,
-        args: &dyn UntypedArgs,
-    ) -> Result<()> {
-        let device = self.backend().properties();
-        check(kernel.name, max_threads, config, device)?;
+    /// The arguments are for the kernel's parameters, and its contract holds for every thread of the launch.
+    unsafe fn with(&self, args: &[&dyn UntypedArg]) -> Result<()> {
+        let Self {
+            stream, kernel, config, ..
+        } = self;
+        let device = stream.backend().properties();
+        check(kernel.name, self.max_threads, config, device)?;
         check_clusters(kernel, config, device)?;
-        args.prepare(kernel.name, self)?;
-        // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
+        let prepare = || args.iter().try_for_each(|arg| arg.prepare(kernel.name, stream));
+        prepare()?;
+        let reading = args.first().and_then(|first| first.reading());
+        // SAFETY: `Arg` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
         // If there is a reading, it is that of the first argument's memory, and who has made that has ordered the stream for what
         // the reading reads.
-        args.with_addresses(&mut |mut params| unsafe {
-            match args.reading() {
-                Some(reading) => reading.launch(self, kernel, config, params),
-                None => self.queue_launch(kernel, config, &mut params),
+        with_values(args, &mut Vec::with_capacity(16), &mut |params| unsafe {
+            match reading {
+                Some(reading) => reading.launch(stream, kernel, config, params),
+                None => stream.queue_launch(kernel, config, params),
             }
         })?;
-        if args.is_part() {
+        if args.iter().any(|arg| arg.is_part()) {
             // A thread that has prepared another part since has waited for this stream without the launch.
-            args.prepare(kernel.name, self)?;
+            prepare()?;
         }
         Ok(())
     }
 }
 
-/// [`Args`] without their types.
-trait UntypedArgs {
+/// Calls `launch` with the addresses of the values of `params` and of all arguments, behind them.
+fn with_values(
+    args: &[&dyn UntypedArg],
+    params: &mut Vec<*const ()>,
+    launch: &mut dyn FnMut(&mut Vec<*const ()>) -> Result<()>,
+) -> Result<()> {
+    match args.split_first() {
+        Some((first, others)) => first.with_values(params, &mut |params| with_values(others, params, launch)),
+        None => launch(params),
+    }
+}
+
+/// An [`Arg`] without its types.
+trait UntypedArg {
     /// As [`Arg::prepare`].
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
 
-    /// As [`Arg::is_part`], of any.
+    /// As [`Arg::is_part`].
     fn is_part(&self) -> bool;
 
-    /// As [`Args::reading`].
+    /// As [`Arg::reading`].
     fn reading(&self) -> Option<&Reading>;
 
-    /// Calls `launch` with the addresses of the parameters' values, which [`Args::abi`] gives.
-    fn with_addresses(&self, launch: &mut dyn FnMut(Vec<*const ()>) -> Result<()>) -> Result<()>;
+    /// Appends the addresses of the values that [`Arg::abi`] gives, which last as long as the call of `then`.
+    fn with_values(
+        &self,
+        params: &mut Vec<*const ()>,
+        then: &mut dyn FnMut(&mut Vec<*const ()>) -> Result<()>,
+    ) -> Result<()>;
 }
 
-/// Arguments for the parameters `P`.
-struct OfParams<P, A> {
-    args: A,
-    _params: PhantomData<P>,
-}
+/// The argument for a parameter of type `P`.
+struct ArgOf<'a, P, A>(&'a A, PhantomData<P>);
 
-impl<P: Params, A: Args<P>> OfParams<P, A> {
-    fn new(args: A) -> Self {
-        Self {
-            args,
-            _params: PhantomData,
-        }
-    }
-}
-
-impl<P: Params, A: Args<P>> UntypedArgs for OfParams<P, A> {
+impl<P: Param, A: Arg<P>> UntypedArg for ArgOf<'_, P, A> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        self.args.prepare(kernel, stream)
+        self.0.prepare(kernel, stream)
     }
 
     fn is_part(&self) -> bool {
-        self.args.is_part()
+        self.0.is_part()
     }
 
     fn reading(&self) -> Option<&Reading> {
-        self.args.reading()
+        self.0.reading()
     }
 
-    fn with_addresses(&self, launch: &mut dyn FnMut(Vec<*const ()>) -> Result<()>) -> Result<()> {
-        let abi = self.args.abi();
-        let mut params = Vec::with_capacity(16);
-        P::addresses(&abi, &mut params);
-        launch(params)
+    fn with_values(
+        &self,
+        params: &mut Vec<*const ()>,
+        then: &mut dyn FnMut(&mut Vec<*const ()>) -> Result<()>,
+    ) -> Result<()> {
+        let abi = (self.0.abi(),);
+        <(P,)>::addresses(&abi, params);
+        then(params)
     }
 }

@@ -43,7 +43,7 @@ impl Reading {
         stream: &Stream,
         reader: &KernelInfo,
         config: &LaunchConfig,
-        mut params: Vec<*const ()>,
+        params: &mut Vec<*const ()>,
     ) -> Result<()> {
         let Lowered { program, lengths, .. } = &self.lowered;
         let made = kernel(stream.backend(), program, Some(reader))?;
@@ -64,7 +64,7 @@ impl Reading {
         let block = ptx::reading_parameters(program, &arguments);
         params.push(block.as_ptr().cast());
         // SAFETY: the kernel's own parameters, as the caller promises, and the block that the rewritten one has besides.
-        unsafe { made.launch_with(stream, reader.name, config, &mut params) }
+        unsafe { made.launch_with(stream, reader.name, config, params) }
     }
 }
 
