@@ -160,18 +160,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// ```
     pub fn into_shape<E: Dimension>(self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceArray<T, E>> {
         let dim = shape.into_dimension();
-        if checked_len(dim.slice()) != Some(self.len()) {
-            return Err(Error::Shape {
-                operation: "into_shape",
-                given: format!(
-                    "shape {:?} for {} elements of shape {:?}",
-                    dim.slice(),
-                    self.len(),
-                    self.shape()
-                ),
-                wanted: format!("a shape of {} elements", self.len()),
-            });
-        }
+        check_into_shape(self.shape(), dim.slice())?;
         let Held { buffer, stream, .. } = self.all;
         Ok(DeviceArray {
             all: Held {
@@ -183,4 +172,17 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             },
         })
     }
+}
+
+/// An error unless an array of shape `from` can have the shape `to`.
+fn check_into_shape(from: &[usize], to: &[usize]) -> Result<()> {
+    let len: usize = from.iter().product();
+    if checked_len(to) == Some(len) {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation: "into_shape",
+        given: format!("shape {to:?} for {len} elements of shape {from:?}"),
+        wanted: format!("a shape of {len} elements"),
+    })
 }

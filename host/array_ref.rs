@@ -173,10 +173,14 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         if self.shape() == other.shape() {
             return self.stream.check_device(operation, other.stream());
         }
-        Err(Error::Shape {
-            operation,
-            given: format!("shapes {:?} and {:?}", self.shape(), other.shape()),
-            wanted: "equal shapes".into(),
-        })
+        Err(unequal(operation, self.shape(), other.shape()))
+    }
+}
+
+fn unequal(operation: &'static str, a: &[usize], b: &[usize]) -> Error {
+    Error::Shape {
+        operation,
+        given: format!("shapes {a:?} and {b:?}"),
+        wanted: "equal shapes".into(),
     }
 }

@@ -64,7 +64,7 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
         let root = self.part.as_ref().map_err(Clone::clone)?;
         check_shape("eval_into", &root.shape, out.shape())?;
         let stream = out.stream().clone();
-        out.write_in_order(&stream, |out| run(&stream, &[root], &[&&*out]))
+        out.write_in_order(&stream, &mut |out| run(&stream, &[root], &[&&*out]))
     }
 }
 

@@ -224,30 +224,15 @@ impl<D: Dimension> Layout<D> {
 
     /// Repeated to a larger shape, by NumPy's rules.
     pub(crate) fn broadcast<E: Dimension>(&self, dim: E) -> Result<Layout<E>> {
-        let (from, to) = (self.shape(), dim.slice());
-        let fits = from.len() <= to.len()
-            && from
-                .iter()
-                .rev()
-                .zip(to.iter().rev())
-                .all(|(&from, &to)| from == to || from == 1)
-            && checked_len(to).is_some();
-        if !fits {
-            return Err(Error::Shape {
-                operation: "broadcast",
-                given: format!("shape {from:?}"),
-                wanted: format!("one that can be repeated to {to:?}"),
-            });
-        }
-        let added = to.len() - from.len();
-        let mut strides = E::zeros(to.len());
-        for (axis, to) in strides.slice_mut().iter_mut().enumerate().skip(added) {
-            if from[axis - added] != 1 {
-                *to = self.strides[axis - added];
-            }
-        }
+        let mut strides = E::zeros(dim.ndim());
+        bytemuck::cast_slice_mut(strides.slice_mut()).copy_from_slice(&self.broadcast_strides(dim.slice())?);
         let offset = self.offset;
         Ok(Layout { offset, dim, strides }.settled())
+    }
+
+    /// The strides of [`broadcast`](Self::broadcast).
+    pub(crate) fn broadcast_strides(&self, to: &[usize]) -> Result<Vec<isize>> {
+        repeated_strides(self.shape(), self.strides(), to)
     }
 
     /// In another shape of as many elements, of a layout in C order.
@@ -276,6 +261,23 @@ impl<D: Dimension> Layout<D> {
             strides,
         }
     }
+}
+
+/// The strides of elements of that shape, repeated to the shape `to`.
+fn repeated_strides(shape: &[usize], strides: &[isize], to: &[usize]) -> Result<Vec<isize>> {
+    let fits = |(from, to): (&usize, &usize)| from == to || *from == 1;
+    let fit = shape.len() <= to.len() && shape.iter().rev().zip(to.iter().rev()).all(fits);
+    if !fit || checked_len(to).is_none() {
+        return Err(Error::Shape {
+            operation: "broadcast",
+            given: format!("shape {shape:?}"),
+            wanted: format!("one that can be repeated to {to:?}"),
+        });
+    }
+    let mut result = vec![0; to.len() - shape.len()];
+    let stride = |(&length, &stride): (&usize, &isize)| if length == 1 { 0 } else { stride };
+    result.extend(shape.iter().zip(strides).map(stride));
+    Ok(result)
 }
 
 /// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has

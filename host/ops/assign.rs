@@ -27,7 +27,7 @@ fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
     }
     let stream = x.stream().clone();
     stream.check_device(operation, other.stream())?;
-    x.change_in_order(|x| {
+    x.change_in_order(&mut |x| {
         let right = Operand::new(other, x)?;
         // SAFETY: the launch takes `x` as its output, and its kernels read an element in the thread that sets it.
         let left = unsafe { Operand::in_place(x) };
@@ -36,7 +36,7 @@ fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
 }
 
 fn assign_scalar<Op, T: Binary<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
-    x.change_each(|x| {
+    x.change_each(&mut |x| {
         let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
         // SAFETY: as in `assign_array`.
         let operand = unsafe { Operand::in_place(x) };
@@ -45,7 +45,7 @@ fn assign_scalar<Op, T: Binary<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, 
 }
 
 fn assign_scalar_first<Op, T: ScalarFirst<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
-    x.change_each(|x| {
+    x.change_each(&mut |x| {
         let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
         // SAFETY: as in `assign_array`.
         let operand = unsafe { Operand::in_place(x) };

@@ -11,6 +11,7 @@ use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::launch::WordsMut;
 use crate::stream::Stream;
 
 /// Launches the kernel for two operands along the axes of `out`.
@@ -24,12 +25,22 @@ pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
         return Ok(());
     }
     let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
+    launch_along::<Op, T>(stream, &axes, [a, b], WordsMut::of(out))
+}
+
+/// [`launch`] for any number of axes.
+fn launch_along<Op, T: Binary<Op>>(
+    stream: &Stream,
+    axes: &Axes<2>,
+    [a, b]: [&Operand<'_, T>; 2],
+    mut out: WordsMut<'_, T>,
+) -> Result<()> {
     if axes.are_dense() {
-        let config = tiles(out.len(), tile_len::<T>(), THREADS);
+        let config = tiles(axes.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::ArrayArray>(&config, (a, b, out));
     }
     for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
-        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
+        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, out.cast()))?;
     }
     Ok(())
 }
@@ -40,7 +51,7 @@ fn array_array<Op, T: Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
     b: &DeviceArrayRef<T, E>,
     out: &mut DeviceArrayRef<T, F>,
 ) -> Result<()> {
-    out.write_in_order(a.stream(), |out| {
+    out.write_in_order(a.stream(), &mut |out| {
         launch::<Op, T, F>(a.stream(), &Operand::new(a, out)?, &Operand::new(b, out)?, out)
     })
 }
@@ -59,7 +70,7 @@ fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(a.stream(), |out| {
+    out.write_in_order(a.stream(), &mut |out| {
         a.stream()
             .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
     })
@@ -79,7 +90,7 @@ fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
         return array_array::<Op, _, _, _, _>(&a, b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(b.stream(), |out| {
+    out.write_in_order(b.stream(), &mut |out| {
         b.stream()
             .launch::<T::ScalarArray>(&config, (a, &Operand::new(b, out)?, out))
     })
@@ -115,9 +126,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         D: DimMax<E>,
     {
         let (a, b) = (self, other);
-        let mut out = DeviceArray::uninit(a.stream(), common("binary", a, b)?)?;
-        array_array::<Op, _, _, _, _>(a, b, &mut out)?;
-        Ok(out)
+        DeviceArray::made(a.stream(), common("binary", a, b)?, &mut |out| {
+            array_array::<Op, _, _, _, _>(a, b, out)
+        })
     }
 
     /// [`binary`](Self::binary) into an existing array or view, which has the shape of the result.
@@ -146,9 +157,7 @@ macro_rules! scalar_first_methods {
         #[doc = concat!("`", $formula, "`, element by element.\n\n# Errors\n\n")]
         /// Those of an allocation and a launch.
         pub fn $method(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            scalar_array::<$op, _, _>(scalar, self, &mut out)?;
-            Ok(out)
+            DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| scalar_array::<$op, _, _>(scalar, self, out))
         }
 
         #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") into existing elements of the \

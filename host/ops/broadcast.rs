@@ -66,11 +66,15 @@ pub(super) fn check_out<T: Element, D: Dimension>(
     if result == out.shape() {
         return stream.check_device(operation, out.stream());
     }
-    Err(Error::Shape {
+    Err(unfit(operation, result, out.shape()))
+}
+
+fn unfit(operation: &'static str, result: &[usize], out: &[usize]) -> Error {
+    Error::Shape {
         operation,
-        given: format!("an output of shape {:?}", out.shape()),
+        given: format!("an output of shape {out:?}"),
         wanted: format!("one of the result's shape, {result:?}"),
-    })
+    }
 }
 
 /// The methods of operations on two operands: `result by function of two arrays, function of an array and a number;`, and
@@ -98,9 +102,7 @@ macro_rules! two_operand_methods {
         {
             let (a, b) = (self, other);
             let dim = common(stringify!($array), a, b)?;
-            let mut out = DeviceArray::uninit(a.stream(), dim)?;
-            $arrays::<$op, _, _, _, _>(a, b, &mut out)?;
-            Ok(out)
+            DeviceArray::made(a.stream(), dim, &mut |out| $arrays::<$op, _, _, _, _>(a, b, out))
         }
 
         #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array or view, which has the \
@@ -123,9 +125,7 @@ macro_rules! two_operand_methods {
         #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
         /// Those of an allocation and a launch.
         pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<$result, D>> {
-            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            $number::<$op, _, _>(self, scalar, &mut out)?;
-            Ok(out)
+            DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| $number::<$op, _, _>(self, scalar, out))
         }
 
         #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array or view of the same \
@@ -162,21 +162,22 @@ impl<'a, T: Element> Operand<'a, T> {
         elements: &'a DeviceArrayRef<T, D>,
         out: &DeviceArrayRef<U, E>,
     ) -> Result<Self> {
-        let shape = out.shape();
-        let strides = elements.layout.broadcast(IxDyn(shape))?.strides().to_vec();
-        let columns = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
-        if columns.is_some_and(|axis| strides[axis] < 0) || elements.interlaces(out) {
-            let copied = elements.to_array()?.into_dyn();
-            return Ok(Self {
-                start: 0,
-                strides: copied.layout.broadcast(IxDyn(shape))?.strides().to_vec(),
-                memory: Memory::Copied(copied),
-            });
+        let strides = elements.layout.broadcast_strides(out.shape())?;
+        if goes_backwards(out.shape(), &strides) || elements.interlaces(out) {
+            return Self::copied(elements.to_array()?.into_dyn(), out.shape());
         }
         Ok(Self {
             start: elements.layout.offset() - elements.layout.extent().start,
             strides,
             memory: Memory::Array(Words::of(elements)),
+        })
+    }
+
+    fn copied(elements: DeviceArray<T, IxDyn>, shape: &[usize]) -> Result<Self> {
+        Ok(Self {
+            start: 0,
+            strides: elements.layout.broadcast_strides(shape)?,
+            memory: Memory::Copied(elements),
         })
     }
 
@@ -193,6 +194,12 @@ impl<'a, T: Element> Operand<'a, T> {
             memory: Memory::Output(unsafe { InPlace::of(out) }),
         }
     }
+}
+
+/// Whether the innermost axis that is longer than 1 goes backwards.
+fn goes_backwards(shape: &[usize], strides: &[isize]) -> bool {
+    let columns = shape.iter().rposition(|&length| length != 1);
+    columns.is_some_and(|axis| strides[axis] < 0)
 }
 
 // SAFETY: that of the kinds: the memory of elements that are borrowed or owned, or the output, which is an argument itself.
@@ -255,6 +262,11 @@ impl<const M: usize> Axes<M> {
             }
         }
         Self(axes)
+    }
+
+    /// The number of elements of the result.
+    pub(super) fn len(&self) -> usize {
+        length(&self.0)
     }
 
     /// Whether every operand lies as the result does.

@@ -27,7 +27,7 @@ where
     }
     let (stream, config) = (x.stream(), tiles(x.len(), tile_len::<T, U>(), THREADS));
     let x = &*x.in_order()?;
-    out.write_in_order(stream, |out| stream.launch::<K>(&config, (x, out)))
+    out.write_in_order(stream, &mut |out| stream.launch::<K>(&config, (x, out)))
 }
 
 /// Casts. Every element is read and written once.
@@ -70,9 +70,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.cast_into(&mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.cast_into(out))
     }
 
     /// [`cast`](Self::cast) into an existing array or view.
@@ -113,9 +111,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.cast_saturating_into(&mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.cast_saturating_into(out))
     }
 
     /// [`cast_saturating`](Self::cast_saturating) into an existing array or view.
@@ -155,9 +151,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.cast_wrapping_into(&mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.cast_wrapping_into(out))
     }
 
     /// [`cast_wrapping`](Self::cast_wrapping) into an existing array or view.

@@ -11,6 +11,8 @@ use super::tiles;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::launch::WordsMut;
+use crate::stream::Stream;
 
 /// Two arrays that fit the shape of `out`.
 fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
@@ -22,19 +24,29 @@ fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
         return Ok(());
     }
     let stream = a.stream();
-    out.write_in_order(stream, |out| {
+    out.write_in_order(stream, &mut |out| {
         let (a, b) = (&Operand::new(a, out)?, &Operand::new(b, out)?);
-        let (a, b) = if T::SWAPPED { (b, a) } else { (a, b) };
-        let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
-        if axes.are_dense() {
-            let config = tiles(out.len(), tile_len::<T>(), THREADS);
-            return stream.launch::<T::ArrayArray>(&config, (a, b, out));
-        }
-        for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
-            stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
-        }
-        Ok(())
+        let operands = if T::SWAPPED { [b, a] } else { [a, b] };
+        let axes = Axes::new(out.shape(), operands.map(|operand| &operand.strides[..]));
+        launch::<Op, T>(stream, &axes, operands, WordsMut::of(out))
     })
+}
+
+/// Launches for operands of any number of axes.
+fn launch<Op, T: Compare<Op>>(
+    stream: &Stream,
+    axes: &Axes<2>,
+    [a, b]: [&Operand<'_, T>; 2],
+    mut out: WordsMut<'_, u8>,
+) -> Result<()> {
+    if axes.are_dense() {
+        let config = tiles(axes.len(), tile_len::<T>(), THREADS);
+        return stream.launch::<T::ArrayArray>(&config, (a, b, out));
+    }
+    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
+        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, out.cast()))?;
+    }
+    Ok(())
 }
 
 /// An array of the shape of `out`, and one number.
@@ -51,7 +63,7 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(a.stream(), |out| {
+    out.write_in_order(a.stream(), &mut |out| {
         a.stream()
             .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
     })

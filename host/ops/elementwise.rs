@@ -27,7 +27,7 @@ pub trait Operands<F: Elementwise, D: Dimension> {
 
     /// Launches the kernel for elements that are at least one.
     #[doc(hidden)]
-    fn launch(self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()>;
+    fn launch(&self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()>;
 }
 
 /// `operands!(type of an element: type of an array, …)`
@@ -63,7 +63,7 @@ macro_rules! operands {
                 $first.stream().check_device(operation, out.0)
             }
 
-            fn launch(self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()> {
+            fn launch(&self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()> {
                 let ($first, $($type,)*) = self;
                 let ($first, $($type,)*) = ($first.as_view(), $($type.as_view(),)*);
                 let ($first, $($type,)*) = ($first.in_order()?, $($type.in_order()?,)*);
@@ -126,9 +126,7 @@ fn same_shapes(operation: &'static str, shapes: &[&[usize]]) -> Result<()> {
 pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) -> Result<DeviceArray<F::Output, D>> {
     let (stream, dim) = operands.home();
     operands.check("elementwise", (&stream, &dim))?;
-    let mut out = DeviceArray::uninit(&stream, dim)?;
-    apply_into("elementwise", operands, &mut out)?;
-    Ok(out)
+    DeviceArray::made(&stream, dim, &mut |out| apply_into("elementwise", &operands, out))
 }
 
 /// [`elementwise()`] into an existing array or view.
@@ -140,12 +138,12 @@ pub fn elementwise_into<F: Elementwise, D: Dimension>(
     operands: impl Operands<F, D>,
     out: &mut DeviceArrayRef<F::Output, D>,
 ) -> Result<()> {
-    apply_into("elementwise", operands, out)
+    apply_into("elementwise", &operands, out)
 }
 
 fn apply_into<F: Elementwise, D: Dimension>(
     operation: &'static str,
-    operands: impl Operands<F, D>,
+    operands: &impl Operands<F, D>,
     out: &mut DeviceArrayRef<F::Output, D>,
 ) -> Result<()> {
     operands.check(operation, (out.stream(), &out.raw_dim()))?;
@@ -153,7 +151,7 @@ fn apply_into<F: Elementwise, D: Dimension>(
         return Ok(());
     }
     let stream = operands.home().0;
-    out.write_in_order(&stream, |out| operands.launch(out))
+    out.write_in_order(&stream, &mut |out| operands.launch(out))
 }
 
 /// Functions of one's own.
@@ -201,6 +199,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         for<'a> (&'a Self,): Operands<F, D>,
     {
-        apply_into::<F, D>("map_with", (self,), out)
+        apply_into::<F, D>("map_with", &(self,), out)
     }
 }

@@ -82,7 +82,7 @@ impl<T: Element, D: Dimension> Addition<'_, T, D> {
         let values = self.values.in_order()?;
         let config = tiles(values.len(), TILE, THREADS);
         self.sums
-            .change_in_order(|sums| stream.launch::<T::Kernel>(&config, (&*values, self.indices, n, inner, sums)))
+            .change_in_order(&mut |sums| stream.launch::<T::Kernel>(&config, (&*values, self.indices, n, inner, sums)))
     }
 
     /// In the order that is wanted.
@@ -98,7 +98,7 @@ impl<T: Element, D: Dimension> Addition<'_, T, D> {
         let multiprocessors = stream.backend().properties().multiprocessors;
         let plan = InOrderPlan::new(n, values.len() / self.indices.len(), multiprocessors);
         let config = LaunchConfig::new(plan.blocks(), THREADS as u32);
-        self.sums.change_in_order(|sums| {
+        self.sums.change_in_order(&mut |sums| {
             stream.launch::<T::InOrder>(&config, (&*values, self.indices, n, inner, plan, sums))
         })
     }

@@ -26,7 +26,7 @@ fn apply_into<Op, T: Map<Op>, D: Dimension>(
     }
     let (stream, config) = (x.stream(), tiles(x.len(), T::TILE, THREADS));
     let x = &*x.in_order()?;
-    out.write_in_order(stream, |out| stream.launch::<T::Kernel>(&config, (x, out)))
+    out.write_in_order(stream, &mut |out| stream.launch::<T::Kernel>(&config, (x, out)))
 }
 
 /// Functions of each element that are named as a type: those of [`ops`](crate::ops). Every element is read and written
@@ -56,9 +56,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Map<Op>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        apply_into::<Op, T, D>("map", self, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            apply_into::<Op, T, D>("map", self, out)
+        })
     }
 
     /// [`map`](Self::map) into an existing array or view.
@@ -86,7 +86,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Map<Op>,
     {
-        self.change_each(|x| {
+        self.change_each(&mut |x| {
             let (stream, config) = (x.stream().clone(), tiles(x.len(), T::TILE, THREADS));
             // SAFETY: the launch takes the elements mutably beside it; the kernels of this family keep the contract of
             // `Slice`.
@@ -211,9 +211,9 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// ```
     pub fn clamp(&self, low: T, high: T) -> Result<DeviceArray<T, D>> {
         check_limits(low, high)?;
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.clamp_into(low, high, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.clamp_into(low, high, out)
+        })
     }
 
     /// [`clamp`](Self::clamp) into an existing array or view.
@@ -229,7 +229,9 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         }
         let (stream, config) = (self.stream(), tiles(self.len(), tile_len::<T, T>(), THREADS));
         let x = &*self.in_order()?;
-        out.write_in_order(stream, |out| stream.launch::<T::Clamp>(&config, (x, low, high, out)))
+        out.write_in_order(stream, &mut |out| {
+            stream.launch::<T::Clamp>(&config, (x, low, high, out))
+        })
     }
 }
 
@@ -279,7 +281,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Parameter`] as [`clamp`](Self::clamp), and those of a launch.
     pub fn clamp_inplace(&mut self, low: T, high: T) -> Result<()> {
         check_limits(low, high)?;
-        self.change_each(|x| {
+        self.change_each(&mut |x| {
             let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T, T>(), THREADS));
             // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
             let input = unsafe { InPlace::of(x) };
@@ -318,7 +320,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         }
         let (stream, config) = (self.stream().clone(), tiles(self.len(), tile_len::<T, T>(), THREADS));
         let x = &*x.in_order()?;
-        self.change_in_order(|y| {
+        self.change_in_order(&mut |y| {
             // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
             let old = unsafe { InPlace::of(y) };
             stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, old, y))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What operations write to: elements as they lie where the kernels can, else by way of an array in C order.
+//! What operations write to: elements as they lie where the kernels can, else by way of an array in C order. Closures are
+//! called once; they are `dyn` so that this is compiled once for all operations on a type.
 
 use ndarray::{Dimension, Ix1};
 
@@ -9,13 +10,26 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
 
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// A new array, whose elements `make` writes.
+    pub(crate) fn made(
+        stream: &Stream,
+        dim: D,
+        make: &mut dyn FnMut(&mut DeviceArrayRef<T, D>) -> Result<()>,
+    ) -> Result<Self> {
+        let mut array = Self::uninit(stream, dim)?;
+        make(&mut array)?;
+        Ok(array)
+    }
+}
+
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// Has `write` write all elements, whatever they were, in C order: these themselves if they lie so, else an array that
     /// is then copied to them. That is made, and copied, on `stream`, which `write` launches on.
     pub(crate) fn write_in_order(
         &mut self,
         stream: &Stream,
-        write: impl FnOnce(&mut DeviceArrayRef<T, D>) -> Result<()>,
+        write: &mut dyn FnMut(&mut DeviceArrayRef<T, D>) -> Result<()>,
     ) -> Result<()> {
         if self.is_standard_layout() {
             return write(self);
@@ -29,7 +43,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// then copied back.
     pub(super) fn change_in_order(
         &mut self,
-        change: impl FnOnce(&mut DeviceArrayRef<T, D>) -> Result<()>,
+        change: &mut dyn FnMut(&mut DeviceArrayRef<T, D>) -> Result<()>,
     ) -> Result<()> {
         if self.is_standard_layout() {
             return change(self);
@@ -41,7 +55,10 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
     /// [`change_in_order`](Self::change_in_order) of each element by itself: in the order of the memory, if they have no
     /// gap between them.
-    pub(super) fn change_each(&mut self, change: impl FnOnce(&mut DeviceArrayRef<T, Ix1>) -> Result<()>) -> Result<()> {
+    pub(super) fn change_each(
+        &mut self,
+        change: &mut dyn FnMut(&mut DeviceArrayRef<T, Ix1>) -> Result<()>,
+    ) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }

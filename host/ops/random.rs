@@ -150,7 +150,9 @@ impl Generator {
         shape: impl IntoDimension<Dim = D>,
         range: Range<T>,
     ) -> Result<DeviceArray<T, D>> {
-        made(stream, shape, |out| self.uniform_into(range, out))
+        DeviceArray::made(stream, shape.into_dimension(), &mut |out| {
+            self.uniform_into(range.clone(), out)
+        })
     }
 
     /// [`uniform`](Self::uniform) into an existing array or view, on its stream.
@@ -213,7 +215,9 @@ impl Generator {
         mean: T,
         standard_deviation: T,
     ) -> Result<DeviceArray<T, D>> {
-        made(stream, shape, |out| self.normal_into(mean, standard_deviation, out))
+        DeviceArray::made(stream, shape.into_dimension(), &mut |out| {
+            self.normal_into(mean, standard_deviation, out)
+        })
     }
 
     /// [`normal`](Self::normal) into an existing array or view, on its stream.
@@ -262,7 +266,10 @@ impl Generator {
         shape: impl IntoDimension<Dim = D>,
         range: impl RangeBounds<T>,
     ) -> Result<DeviceArray<T, D>> {
-        made(stream, shape, |out| self.integers_into(range, out))
+        let range = (range.start_bound().cloned(), range.end_bound().cloned());
+        DeviceArray::made(stream, shape.into_dimension(), &mut |out| {
+            self.integers_into(range, out)
+        })
     }
 
     /// [`integers`](Self::integers) into an existing array or view, on its stream.
@@ -307,7 +314,9 @@ impl Generator {
         shape: impl IntoDimension<Dim = D>,
         probability: f64,
     ) -> Result<DeviceArray<u8, D>> {
-        made(stream, shape, |out| self.bernoulli_into(probability, out))
+        DeviceArray::made(stream, shape.into_dimension(), &mut |out| {
+            self.bernoulli_into(probability, out)
+        })
     }
 
     /// [`bernoulli`](Self::bernoulli) into an existing array or view, on its stream.
@@ -365,28 +374,17 @@ impl Generator {
         &mut self,
         out: &mut DeviceArrayRef<T, D>,
         per_block: u64,
-        launch: impl FnOnce(&Stream, Philox4x32, &mut DeviceArrayRef<T, D>, &crate::LaunchConfig) -> Result<()>,
+        launch: impl Fn(&Stream, Philox4x32, &mut DeviceArrayRef<T, D>, &crate::LaunchConfig) -> Result<()>,
     ) -> Result<()> {
         let blocks = (out.len() as u64).div_ceil(per_block);
         if blocks > 0 {
             let stream = out.stream().clone();
             let config = tiles(out.len(), tile_len::<T>(), THREADS);
-            out.write_in_order(&stream, |out| launch(&stream, self.here(), out, &config))?;
+            out.write_in_order(&stream, &mut |out| launch(&stream, self.here(), out, &config))?;
         }
         self.take(blocks);
         Ok(())
     }
-}
-
-/// A new array that `fill` writes.
-fn made<T: Element, D: Dimension>(
-    stream: &Stream,
-    shape: impl IntoDimension<Dim = D>,
-    fill: impl FnOnce(&mut DeviceArrayRef<T, D>) -> Result<()>,
-) -> Result<DeviceArray<T, D>> {
-    let mut result = DeviceArray::uninit(stream, shape.into_dimension())?;
-    fill(&mut result)?;
-    Ok(result)
 }
 
 /// Parameters that there are no random numbers with.

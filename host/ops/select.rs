@@ -54,7 +54,7 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         return Ok(());
     }
     let stream = mask.stream();
-    out.write_in_order(stream, |out| {
+    out.write_in_order(stream, &mut |out| {
         let (mask, a, b) = (
             &Operand::new(mask, out)?,
             &Operand::new(a, out)?,
@@ -106,9 +106,7 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
         D: DimMax<E>,
         Common<D, E>: DimMax<F>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), common3(self, a, b)?)?;
-        select(self, a, b, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), common3(self, a, b)?, &mut |out| select(self, a, b, out))
     }
 
     /// [`select`](Self::select) into an existing array or view, which has the shape of the result.

@@ -151,22 +151,34 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
     /// Copies an array of the same shape to this one.
     fn upload<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
-        let stream = self.stream().clone();
         if self.len() * size_of::<T>() == 0 {
             return Ok(());
         }
         if let Some(elements) = array.as_slice() {
-            return self.write_in_order(&stream, |x| x.upload_elements(elements));
+            return self.upload_in_order(elements);
         }
-        if let Some((elements, strides)) = without_gaps(array) {
-            let mut staged = DeviceArray::<T, Ix1>::uninit(&stream, Ix1(elements.len()))?;
-            staged.upload_elements(elements)?;
-            return staged.view().laid_out(self.raw_dim(), strides).to_array_into(self);
+        if let Some(elements) = array.as_slice_memory_order()
+            && let Some(strides) = forwards(array.shape(), array.strides())
+        {
+            return self.upload_strided(elements, strides);
         }
         match array.as_standard_layout().as_slice() {
-            Some(elements) => self.write_in_order(&stream, |x| x.upload_elements(elements)),
+            Some(elements) => self.upload_in_order(elements),
             None => unreachable!("an array in standard layout is a slice"),
         }
+    }
+
+    /// Copies elements in C order from the host.
+    fn upload_in_order(&mut self, elements: &[T]) -> Result<()> {
+        let stream = self.stream().clone();
+        self.write_in_order(&stream, &mut |x| x.upload_elements(elements))
+    }
+
+    /// Copies elements that lie so on the host, without a gap.
+    fn upload_strided(&mut self, elements: &[T], strides: Vec<usize>) -> Result<()> {
+        let mut staged = DeviceArray::<T, Ix1>::uninit(self.stream(), Ix1(elements.len()))?;
+        staged.upload_elements(elements)?;
+        staged.view().laid_out(self.raw_dim(), strides).to_array_into(self)
     }
 
     /// Copies all elements, which lie in C order without a gap.
@@ -274,14 +286,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 }
 
-/// The elements in the order of their memory, and the strides, if the elements lie without a gap in C order of some
-/// order of the axes. None of an array with a reversed axis.
-fn without_gaps<S: Data, D: Dimension>(array: &ArrayBase<S, D>) -> Option<(&[S::Elem], Vec<usize>)> {
+/// The strides of elements of the host, if no axis is reversed.
+fn forwards(shape: &[usize], strides: &[isize]) -> Option<Vec<usize>> {
     let stride = |(&stride, &len): (&isize, &usize)| match len {
         // Along such an axis there is no step, and the stride can be anything.
         1 => Some(0),
         _ => usize::try_from(stride).ok(),
     };
-    let strides: Option<Vec<usize>> = array.strides().iter().zip(array.shape()).map(stride).collect();
-    Some((array.as_slice_memory_order()?, strides?))
+    strides.iter().zip(shape).map(stride).collect()
 }

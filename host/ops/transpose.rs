@@ -55,9 +55,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn to_array(&self) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.to_array_into(&mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.to_array_into(out))
     }
 
     /// [`to_array`](Self::to_array) into an existing array or view.
@@ -208,18 +206,24 @@ fn copy<T: Element, D: Dimension>(
     view: &DeviceArrayRef<T, D>,
     out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    if view.shape() != out.shape() {
-        return Err(Error::Shape {
-            operation,
-            given: format!("an output of shape {:?}", out.shape()),
-            wanted: format!("one of shape {:?}", view.shape()),
-        });
-    }
+    check_shape(operation, view.shape(), out.shape())?;
     view.stream().check_device(operation, out.stream())?;
     if view.interlaces(out) {
         return copy_to(&view.to_array()?, view.stream(), out);
     }
     copy_to(view, view.stream(), out)
+}
+
+/// An error unless the output has the shape of the elements.
+fn check_shape(operation: &'static str, elements: &[usize], out: &[usize]) -> Result<()> {
+    if elements == out {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("an output of shape {out:?}"),
+        wanted: format!("one of shape {elements:?}"),
+    })
 }
 
 /// Copies elements to others of the same shape and device, with which they do not interlace, on that stream, which is of

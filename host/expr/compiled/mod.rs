@@ -200,7 +200,7 @@ impl<'a, P: Parameters<'a>, T: Value, D: Dimension> Compiled<'a, P, Expr<'a, T, 
             };
             let plan = self.plan(&stream, given, alignment)?;
             check_shape("call_into", plan.shape(), out.shape())?;
-            out.write_in_order(&stream, |out| {
+            out.write_in_order(&stream, &mut |out| {
                 let output = &*out;
                 // SAFETY: the plan for this call. The output is borrowed mutably, of the plan's shape, and of the result's type; it
                 // is so aligned, or a new array in its place, and then aligned to 256 bytes.

@@ -117,7 +117,16 @@ pub(super) fn trace<'a, P: Parameters<'a>, R: Results<'a>>(
     let leaves = HiddenParts(leaves.collect());
     // Arrays that the function makes are kept with the plan, longer than a graph that is being recorded.
     let results = Capture::outside(|| function(P::of(leaves))).parts().0;
-    let roots = results.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
+    plan_of(
+        trace,
+        results.into_iter().collect::<std::result::Result<Vec<_>, _>>()?,
+        class,
+        stream,
+    )
+}
+
+/// Plans what the function gave.
+fn plan_of<'a>(trace: Trace<'a>, roots: Vec<Arc<Node<'a>>>, class: Class, stream: &Stream) -> Result<Plan<'a>> {
     for root in &roots {
         check_shape("call", &root.shape, &roots[0].shape)?;
         if let Some(array) = &root.home {

@@ -119,7 +119,7 @@ pub(super) fn compute<T: Convolve>(task: &mut Task<'_, T>) -> Result<()> {
     let weights = weights.in_order()?;
     let weights = weights.in_shape(Ix3(groups, outputs, problem.taps() * problem.channels));
     let weights = weights.permuted_axes([0, 2, 1])?;
-    out.write_in_order(stream, |out| {
+    out.write_in_order(stream, &mut |out| {
         for chunk in chunks(problem, size_of::<T>()) {
             let matrix = whole.matrix(&chunk)?;
             let mut images = out.slice_axis_mut(Axis(0), range(&chunk.images))?;

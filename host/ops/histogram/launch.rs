@@ -25,7 +25,7 @@ pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
     if counts.is_empty() {
         return Ok(());
     }
-    counts.write_in_order(stream, |counts| {
+    counts.write_in_order(stream, &mut |counts| {
         counts.writes_on(stream)?;
         // SAFETY: the bytes of elements without a gap, of this device, borrowed mutably and ordered on this stream.
         unsafe { stream.queue_fill_zero(counts.address(), counts.bytes().len())? };
@@ -61,7 +61,7 @@ pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
     let x = &*x.in_any_order()?;
-    counts.write_in_order(x.stream(), |counts| {
+    counts.write_in_order(x.stream(), &mut |counts| {
         let mut counters = take_counters(operation, mode, x, counts)?;
         let edges = edges.map_or(x, |edges| edges);
         let (stream, args) = (x.stream(), (x, plan, edges, &mut counters, counts));
@@ -85,7 +85,7 @@ pub(super) fn launch_bincount<T: CountValues, D: Dimension>(
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
     let x = &*x.in_any_order()?;
-    counts.write_in_order(x.stream(), |counts| {
+    counts.write_in_order(x.stream(), &mut |counts| {
         let mut counters = take_counters("bincount", mode, x, counts)?;
         let (stream, args) = (x.stream(), (x, plan, &mut counters, counts));
         match mode {

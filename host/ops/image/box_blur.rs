@@ -197,9 +197,9 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// ```
     pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
         check_input(self, radius, border)?;
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.box_blur_into(radius, border, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.box_blur_into(radius, border, out)
+        })
     }
 
     /// [`box_blur`](Self::box_blur) into an existing array or view.
@@ -211,7 +211,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         check_input(self, radius, border)?;
         self.fits("box_blur", out)?;
         let picture = &*self.in_order()?;
-        out.write_in_order(self.stream(), |out| match check(picture, radius, border, out)? {
+        out.write_in_order(self.stream(), &mut |out| match check(picture, radius, border, out)? {
             Some(call) => T::launch_box_blur(call),
             None => Ok(()),
         })
@@ -229,9 +229,7 @@ impl DeviceArrayRef<u8, Ix3> {
     /// [`Error::Shape`](crate::Error::Shape) for another number of channels, and those of an allocation and a launch.
     pub fn box_blur_3x3(&self) -> Result<DeviceArray<u8, Ix3>> {
         Channels::of("box_blur_3x3", self)?;
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.box_blur_3x3_into(&mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.box_blur_3x3_into(out))
     }
 
     /// [`box_blur_3x3`](Self::box_blur_3x3) into an existing array or view.
@@ -246,7 +244,7 @@ impl DeviceArrayRef<u8, Ix3> {
             return Ok(());
         }
         let picture = &*self.in_order()?;
-        out.write_in_order(self.stream(), |out| match channels {
+        out.write_in_order(self.stream(), &mut |out| match channels {
             Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(picture, out),
             Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(picture, out),
             Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(picture, out),

@@ -113,9 +113,9 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         border: Border<T>,
     ) -> Result<DeviceArray<T, Ix3>> {
         check(self, weights, border)?;
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.filter_into(weights, border, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.filter_into(weights, border, out)
+        })
     }
 
     /// [`filter`](Self::filter) into an existing array or view.
@@ -136,11 +136,13 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         }
         let picture = &*self.in_order()?;
         let all: Vec<f32> = weights.iter().copied().collect();
-        out.write_in_order(self.stream(), |out| {
-            match (weights.dim(), picture.shape()[2], <[f32; 9]>::try_from(&all[..])) {
-                ((3, 3), 1, Ok(weights)) => filter_3x3(picture, Weights3x3 { weights }, border, out),
-                ((_, taps), ..) => filter_any(picture, &all, taps, border, out),
-            }
+        out.write_in_order(self.stream(), &mut |out| match (
+            weights.dim(),
+            picture.shape()[2],
+            <[f32; 9]>::try_from(&all[..]),
+        ) {
+            ((3, 3), 1, Ok(weights)) => filter_3x3(picture, Weights3x3 { weights }, border, out),
+            ((_, taps), ..) => filter_any(picture, &all, taps, border, out),
         })
     }
 }

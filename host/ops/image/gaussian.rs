@@ -130,9 +130,9 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// ```
     pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
         check(self, sigma, border)?;
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.gaussian_blur_into(sigma, border, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.gaussian_blur_into(sigma, border, out)
+        })
     }
 
     /// [`gaussian_blur`](Self::gaussian_blur) into an existing array or view.
@@ -168,7 +168,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         let blocks = (across as u32, rows.div_ceil(strip) as u32);
         let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
         let has_alpha = u32::from(kind == Channels::Rgba);
-        out.write_in_order(stream, |out| {
+        out.write_in_order(stream, &mut |out| {
             let args = (
                 &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
             );

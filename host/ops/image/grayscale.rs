@@ -167,9 +167,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     pub fn grayscale_with(&self, weights: Weights) -> Result<DeviceArray<T, Ix2>> {
         let dim = Ix2(self.shape()[0], self.shape()[1]);
         check(self, dim, weights)?;
-        let mut out = DeviceArray::uninit(self.stream(), dim)?;
-        self.grayscale_with_into(weights, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), dim, &mut |out| self.grayscale_with_into(weights, out))
     }
 
     /// [`grayscale_with`](Self::grayscale_with) into an existing array or view.
@@ -186,7 +184,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         let config = tiles(out.len(), kernels::tile_len::<T>(), kernels::THREADS);
         self.stream().check_device("grayscale", out.stream())?;
         let picture = &*self.in_order()?;
-        out.write_in_order(self.stream(), |gray| {
+        out.write_in_order(self.stream(), &mut |gray| {
             let call = Call {
                 picture,
                 gray,

@@ -183,7 +183,7 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
 
     /// [`compute`](Self::compute) by other means, and what they give, if there is anything to be done.
     pub(super) fn compute_by<R>(
-        self,
+        mut self,
         by: impl FnOnce(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D, F>) -> Result<R>,
     ) -> Result<(DeviceArray<T, D>, Option<R>)> {
         let product = Multiplication::new(self.operation, self.a, self.b, None)?;
@@ -198,10 +198,10 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
     /// # Errors
     ///
     /// As [`compute`](Self::compute); on an error nothing is written.
-    pub fn compute_into(self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
+    pub fn compute_into(mut self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         let stream = self.a.stream();
         stream.check_device(self.operation, out.stream())?;
-        out.write_in_order(stream, |out| {
+        out.write_in_order(stream, &mut |out| {
             let product = Multiplication::new(self.operation, self.a, self.b, Some(out))?;
             self.run(product, stream, out, T::Scalar::ZERO)
         })
@@ -230,18 +230,18 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn accumulate_into(self, out: &mut DeviceArrayRef<T, D>, beta: T::Scalar) -> Result<()> {
+    pub fn accumulate_into(mut self, out: &mut DeviceArrayRef<T, D>, beta: T::Scalar) -> Result<()> {
         let stream = out.stream().clone();
         stream.check_device(self.operation, self.a.stream())?;
-        out.change_in_order(|out| {
+        out.change_in_order(&mut |out| {
             let product = Multiplication::new(self.operation, self.a, self.b, Some(out))?;
             self.run(product, &stream, out, beta)
         })
     }
 
-    /// The product into elements of its shape, in C order, on that stream.
+    /// The product into elements of its shape, in C order, on that stream; to be called once.
     fn run(
-        self,
+        &mut self,
         product: Multiplication<'_, T, D>,
         stream: &Stream,
         out: &mut DeviceArrayRef<T, D>,
@@ -256,14 +256,14 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
 
     /// The same by other means, if there is anything to be done.
     fn run_by<R>(
-        self,
+        &mut self,
         product: Multiplication<'_, T, D>,
         stream: &Stream,
         out: &mut DeviceArrayRef<T, D>,
         beta: T::Scalar,
         by: impl FnOnce(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D, F>) -> Result<R>,
     ) -> Result<Option<R>> {
-        let (bias, residual) = (self.bias.transpose()?, self.residual.transpose()?);
+        let (bias, residual) = (self.bias.take().transpose()?, self.residual.take().transpose()?);
         for addend in [&bias, &residual].into_iter().flatten() {
             stream.check_device(self.operation, addend.stream())?;
         }

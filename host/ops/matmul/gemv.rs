@@ -231,7 +231,7 @@ impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix2> {
     /// As [`matvec`](Self::matvec); on an error nothing is written.
     pub fn matvec_into(&self, x: &DeviceArrayRef<T, Ix1>, out: &mut DeviceArrayRef<T, Ix1>) -> Result<()> {
         check("matvec", self, x, Some(out))?;
-        out.write_in_order(self.stream(), |out| {
+        out.write_in_order(self.stream(), &mut |out| {
             gemv(self.stream(), self, x, out, (T::Wide::ONE, T::Wide::ZERO))
         })
     }
@@ -309,6 +309,6 @@ impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix1> {
     ) -> Result<()> {
         check("gemv", a, x, Some(self))?;
         let stream = self.stream().clone();
-        self.change_in_order(|y| gemv(&stream, a, x, y, (alpha, beta)))
+        self.change_in_order(&mut |y| gemv(&stream, a, x, y, (alpha, beta)))
     }
 }

@@ -76,9 +76,9 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
         ends: &DeviceArrayRef<O, Ix1>,
     ) -> Result<DeviceArray<T, Ix2>> {
         let groups = Groups::new(self, b, ends, None)?;
-        let mut out = DeviceArray::uninit(self.stream(), Ix2(groups.rows, groups.n))?;
-        groups.multiply_into(self.stream(), &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), Ix2(groups.rows, groups.n), &mut |out| {
+            groups.multiply_into(self.stream(), out)
+        })
     }
 
     /// [`grouped_matmul`](Self::grouped_matmul) into an existing array or view.
@@ -94,7 +94,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ) -> Result<()> {
         let stream = self.stream();
         stream.check_device(OPERATION, out.stream())?;
-        out.write_in_order(stream, |out| {
+        out.write_in_order(stream, &mut |out| {
             Groups::new(self, b, ends, Some(out))?.multiply_into(stream, out)
         })
     }

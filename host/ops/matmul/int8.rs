@@ -30,9 +30,9 @@ fn multiply<D: Dimension>(
 ) -> Result<DeviceArray<i32, D>> {
     let (a_bytes, b_bytes) = (a.bits::<u8>(), b.bits::<u8>());
     let product = Multiplication::new(operation, &a_bytes, &b_bytes, None)?;
-    let mut out = DeviceArray::uninit(a.stream(), product_dim(a, b))?;
-    run(&product, [a, b], a.stream(), &mut out)?;
-    Ok(out)
+    DeviceArray::made(a.stream(), product_dim(a, b), &mut |out| {
+        run(&product, [a, b], a.stream(), out)
+    })
 }
 
 /// The product into an existing array or view.
@@ -45,7 +45,7 @@ fn multiply_into<D: Dimension>(
     let (a_bytes, b_bytes) = (a.bits::<u8>(), b.bits::<u8>());
     let product = Multiplication::new(operation, &a_bytes, &b_bytes, None)?;
     check_output(operation, &product_dim(a, b), a.stream(), out)?;
-    out.write_in_order(a.stream(), |out| run(&product, [a, b], a.stream(), out))
+    out.write_in_order(a.stream(), &mut |out| run(&product, [a, b], a.stream(), out))
 }
 
 fn run<D: Dimension>(

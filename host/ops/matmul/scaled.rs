@@ -186,13 +186,11 @@ impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> 
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
-    pub fn compute(self) -> Result<DeviceArray<C, D>> {
+    pub fn compute(mut self) -> Result<DeviceArray<C, D>> {
         // Before there is memory for a result of no shape.
         let (a, b) = (self.a.bits::<u8>(), self.b.bits::<u8>());
         let product = Multiplication::new(self.operation, &a, &b, None)?;
-        let mut out = DeviceArray::uninit(self.a.stream(), self.dim())?;
-        self.run(product, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.a.stream(), self.dim(), &mut |out| self.run(&product, out))
     }
 
     /// [`compute`](Self::compute) into an existing array or view, whatever its elements were.
@@ -200,12 +198,12 @@ impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> 
     /// # Errors
     ///
     /// As [`compute`](Self::compute); on an error nothing is written.
-    pub fn compute_into(self, out: &mut DeviceArrayRef<C, D>) -> Result<()> {
+    pub fn compute_into(mut self, out: &mut DeviceArrayRef<C, D>) -> Result<()> {
         let stream = self.a.stream();
         let (a, b) = (self.a.bits::<u8>(), self.b.bits::<u8>());
         let product = Multiplication::new(self.operation, &a, &b, None)?;
         check_output(self.operation, &self.dim(), stream, out)?;
-        out.write_in_order(stream, |out| self.run(product, out))
+        out.write_in_order(stream, &mut |out| self.run(&product, out))
     }
 
     /// The shape of the result, if the operands fit.
@@ -213,8 +211,8 @@ impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> 
         product_dim(self.a, self.b)
     }
 
-    /// The product into elements of its shape, in C order.
-    fn run(self, product: Multiplication<'_, u8, D>, out: &mut DeviceArrayRef<C, D>) -> Result<()> {
+    /// The product into elements of its shape, in C order; to be called once.
+    fn run(&mut self, product: &Multiplication<'_, u8, D>, out: &mut DeviceArrayRef<C, D>) -> Result<()> {
         let stream = self.a.stream();
         let of = &product.shape;
         let scales = |of, scales: &'_ Option<DeviceView<'a, f32, IxDyn>>, extents| {
@@ -226,7 +224,7 @@ impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> 
         let blocks = |length: usize| length.div_ceil(SCALE_BLOCK);
         let a_scales = scales("a", &self.a_scales, [of.batch, of.m, blocks(of.k), of.m])?;
         let b_scales = scales("b", &self.b_scales, [of.batch, of.n, blocks(of.k), blocks(of.n)])?;
-        let bias = self.bias.transpose()?;
+        let bias = self.bias.take().transpose()?;
         for operand in [&a_scales, &b_scales].into_iter().flatten() {
             stream.check_device(self.operation, operand.memory.stream())?;
         }
@@ -270,7 +268,7 @@ fn repeated(matrices: DeviceArray<f32, Ix3>, products: usize) -> Result<DeviceAr
 pub struct Scaled<'a, A, B, D> {
     a: &'a DeviceArrayRef<A, D>,
     b: &'a DeviceArrayRef<B, D>,
-    product: Multiplication<'a, u8, D>,
+    product: &'a Multiplication<'a, u8, D>,
     a_scales: Option<Scales<'a>>,
     b_scales: Option<Scales<'a>>,
     fast: bool,
@@ -292,7 +290,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         if let Some(parts) = self.by_parts(widths, stream)? {
             return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
         }
-        match ByteProduct::new(&self.product, stream)? {
+        match ByteProduct::new(self.product, stream)? {
             Some(bytes) if finish.lies_in_pairs() => {
                 multiply::<A, B, C>(bytes, of, widths, self.scales(), stream, out, finish)
             }
@@ -301,7 +299,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
                 multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, sums, &scale)
             }),
             None => finish::finish_after(of, stream, out, finish, |sums| {
-                if multiply_by_warps::<A, B>(&self.product, self.scales(), stream, sums)? {
+                if multiply_by_warps::<A, B>(self.product, self.scales(), stream, sums)? {
                     return Ok(());
                 }
                 self.sum_elsewhere(stream, sums)
@@ -340,7 +338,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         let Some(how) = how.filter(|how| !how.transposed && of.k.is_multiple_of(how.parts * SCALE_BLOCK)) else {
             return Ok(None);
         };
-        let cut = how.product(&self.product);
+        let cut = how.product(self.product);
         let GemmShape { batch, m, n, k, .. } = cut.shape;
         let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
         let scales = self.scales().of_parts(k);
@@ -359,11 +357,11 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         B: Fp8Gemm<A, f32>,
     {
         // Blocks have one line of A and 128 of B.
-        let how = best_parts(&self.product, widths, stream).filter(|how| !(how.transposed && self.has_blocks()));
+        let how = best_parts(self.product, widths, stream).filter(|how| !(how.transposed && self.has_blocks()));
         let Some(how) = how else {
             return Ok(None);
         };
-        let cut = how.product(&self.product);
+        let cut = how.product(self.product);
         let GemmShape { batch, m, n, k, .. } = cut.shape;
         let Some(bytes) = ByteProduct::new(&cut, stream)? else {
             return Ok(None);

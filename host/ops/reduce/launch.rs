@@ -2,46 +2,74 @@
 //! The launches of reductions: by which kernel, and with what plan.
 
 use cuda_std::SliceMut;
+use cuda_std::launch::Abi;
 use kernels_gpu::compiled::Reduce;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, THREADS};
 
 use super::DynRef;
 use super::axes::Way;
+use crate::array::Element;
 use crate::error::Result;
+use crate::landed::Landed;
 use crate::launch::{Arg, LaunchConfig, Words};
+use crate::stream::Stream;
+use crate::workspace::Lease;
+
+/// The launch of a reduction by one operator: [`launch`].
+pub(super) type Launch<T, R> = fn(&DynRef<T>, Way, u64, &mut Results<'_, '_, R>) -> Result<()>;
+
+/// Where a kernel puts the results, of which there is at least one.
+pub(super) enum Results<'a, 's, R> {
+    /// In elements that lie in C order.
+    Elements(&'a mut DynRef<R>),
+    /// The one result, for the host.
+    Landed(&'a mut Landed<'s, R>),
+}
+
+// SAFETY: that of the kinds, which are borrowed as long.
+unsafe impl<R: Element> Arg<SliceMut<'static, R>> for &mut Results<'_, '_, R> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        match self {
+            Results::Elements(elements) => elements.prepare(kernel, stream),
+            Results::Landed(value) => value.prepare(kernel, stream),
+        }
+    }
+
+    fn is_part(&self) -> bool {
+        match self {
+            Results::Elements(elements) => Arg::is_part(elements),
+            Results::Landed(value) => value.is_part(),
+        }
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, R>> {
+        match self {
+            Results::Elements(elements) => elements.abi(),
+            Results::Landed(value) => value.abi(),
+        }
+    }
+}
 
 /// Combines `x`, which is read in that way, with strides from its lowest element on. `out` has as many elements as there
-/// are results, at least one, in C order; `count` is what the operator's `finish` is given.
+/// are results; `count` is what the operator's `finish` is given.
 pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>>(
     x: &DynRef<T>,
     way: Way,
     count: u64,
-    out: &mut DynRef<Op::Output>,
+    out: &mut Results<'_, '_, Op::Output>,
 ) -> Result<()> {
-    assert_eq!(way.results(), out.len(), "an element for each result");
-    launch_to::<Op, T>(x, way, count, out)
-}
-
-/// [`launch`], into an array or a value for the host, with as many elements as there are results.
-pub(super) fn launch_to<Op: ReduceOp<T>, T: Reduce<Op>>(
-    x: &DynRef<T>,
-    way: Way,
-    count: u64,
-    out: impl Arg<SliceMut<'static, Op::Output>>,
-) -> Result<()> {
-    let (stream, count, x) = (x.stream(), count | T::COUNT_FLAG, Words::<T>::of(x));
+    let (stream, count) = (x.stream(), count | T::COUNT_FLAG);
     match way {
         Way::Rows { rows, length } => {
             let plan = RowPlan::new::<T>(rows, length, count);
             // Twice as many as run at a time, so that none runs alone for long at the end.
             let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;
-            let mut partials = stream.take_partials(plan.partials(rows))?;
-            let mut counters = stream.take_counters(plan.counters(rows))?;
             let config = grid(plan.blocks::<T>(rows, most));
-            stream.launch::<T::Rows>(&config, (x, plan, &mut partials, &mut counters, out))?;
-            partials.give_back();
-            counters.give_back();
+            let room = [plan.partials(rows), plan.counters(rows)];
+            with_room(stream, room, &mut |partials, counters| {
+                stream.launch::<T::Rows>(&config, (Words::of(x), plan, partials, counters, &mut *out))
+            })
         }
         Way::Columns {
             outer,
@@ -52,14 +80,25 @@ pub(super) fn launch_to<Op: ReduceOp<T>, T: Reduce<Op>>(
         } => {
             let columns = outer * inner;
             let plan = ColumnPlan::new::<T>(columns, length, inner, count).lying(outer_stride, stride);
-            let mut partials = stream.take_partials(plan.partials(columns))?;
-            let mut counters = stream.take_counters(plan.counters(columns))?;
             let config = grid(plan.blocks(columns));
-            stream.launch::<T::Columns>(&config, (x, plan, &mut partials, &mut counters, out))?;
-            partials.give_back();
-            counters.give_back();
+            let room = [plan.partials(columns), plan.counters(columns)];
+            with_room(stream, room, &mut |partials, counters| {
+                stream.launch::<T::Columns>(&config, (Words::of(x), plan, partials, counters, &mut *out))
+            })
         }
     }
+}
+
+/// A launch with room for values of blocks, and counters.
+type WithRoom<'a, A> = &'a mut dyn FnMut(&mut Lease<'_, A>, &mut Lease<'_, u32>) -> Result<()>;
+
+/// Launches with so many values of blocks, and so many counters.
+fn with_room<A>(stream: &Stream, [partials, counters]: [usize; 2], launch: WithRoom<'_, A>) -> Result<()> {
+    let mut partials = stream.take_partials(partials)?;
+    let mut counters = stream.take_counters(counters)?;
+    launch(&mut partials, &mut counters)?;
+    partials.give_back();
+    counters.give_back();
     Ok(())
 }
 

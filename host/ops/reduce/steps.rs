@@ -7,7 +7,7 @@ use kernels_gpu::num::Accumulator;
 use kernels_gpu::op::{Mean, Moments, ROOT, ReduceOp, Statistic, Sum, Variance, WideSum};
 use ndarray::IxDyn;
 
-use super::{DynRef, Wants, combine};
+use super::{DynRef, Reduction, Wants};
 use crate::array::DeviceArray;
 use crate::error::Result;
 use crate::ops::cast;
@@ -22,11 +22,16 @@ fn axes_left(axes: usize, first: &[usize]) -> Vec<usize> {
     (0..axes).filter(|axis| !first.contains(axis)).collect()
 }
 
+/// A step, of elements and results that were checked.
+fn reduction<Op: ReduceOp<T>, T: Reduce<Op>>(in_steps: Option<InSteps<T, Op::Output>>) -> Reduction<T, Op::Output> {
+    Reduction::by::<Op>("in_steps", Wants::Any, in_steps)
+}
+
 /// The elements combined along all axes but those that are left.
 fn first_step<Op: ReduceOp<T>, T: Reduce<Op>>(x: &DynRef<T>, left: &[usize]) -> Result<DeviceArray<Op::Output, IxDyn>> {
     let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
     let mut results = DeviceArray::uninit(x.stream(), IxDyn(&shape))?;
-    combine::<Op, T>(x, &|axis| !left.contains(&axis), Wants::Any, 1, None, &mut results)?;
+    reduction::<Op, T>(None).combine(x, &|axis| !left.contains(&axis), 1, &mut results)?;
     Ok(results)
 }
 
@@ -47,14 +52,7 @@ where
     let left = axes_left(x.ndim(), first);
     let results = first_step::<First, T>(x, &left)?;
     let again: InSteps<First::Output, First::Output> = in_steps::<Then, Then, First::Output>;
-    combine::<Then, First::Output>(
-        &results,
-        &|axis| is_combined(left[axis]),
-        Wants::Any,
-        count,
-        Some(again),
-        out,
-    )
+    reduction::<Then, First::Output>(Some(again)).combine(&results, &|axis| is_combined(left[axis]), count, out)
 }
 
 /// Sums; those of 16-bit floats are made in `f64`, and rounded once.
@@ -119,7 +117,7 @@ pub(super) fn variance_in_steps<T: Number>(
     rounded::<T>(out, x.stream(), |out| {
         let left = axes_left(x.ndim(), first);
         let moments = first_step::<Moments, T>(x, &left)?;
-        combine::<Variance, Moments>(&moments, &|axis| is_combined(left[axis]), Wants::Any, count, None, out)
+        reduction::<Variance, Moments>(None).combine(&moments, &|axis| is_combined(left[axis]), count, out)
     })
 }
 

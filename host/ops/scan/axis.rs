@@ -15,6 +15,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::Words;
 use crate::ops::tiles;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// Bytes that a row of a tile has, if the columns are many: what a warp accesses at a time.
 const LINE: usize = 128;
@@ -56,7 +57,26 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     if x.is_empty() {
         return Ok(());
     }
-    let (mut x, mut out, mut axis) = (x.view().into_dyn(), out.view_mut().into_dyn(), axis);
+    along(
+        x.view().into_dyn(),
+        axis,
+        kind,
+        out.view_mut().into_dyn(),
+        scan_lines::<Op, T>,
+    )
+}
+
+/// What scans along an axis into results in C order: [`scan_lines`] by an operator.
+type ScanLines<T, R> = fn(&DeviceArrayRef<T, IxDyn>, usize, ScanKind, &mut DeviceArrayRef<R, IxDyn>) -> Result<()>;
+
+/// Scans along an axis into elements that lie as they may; compiled once for these types. There is at least one element.
+fn along<T: Element, R: Element>(
+    mut x: DeviceView<'_, T, IxDyn>,
+    mut axis: usize,
+    kind: ScanKind,
+    mut out: DeviceViewMut<'_, R, IxDyn>,
+    scan_lines: ScanLines<T, R>,
+) -> Result<()> {
     // Lines are each scanned by themselves, so the axes can be in any order: that in which the results are.
     if let Some(order) = out.layout.c_order() {
         x = x.permuted_axes(IxDyn(&order))?;
@@ -64,7 +84,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
         axis = order.iter().position(|&other| other == axis).unwrap_or(axis);
     }
     let stream = x.stream().clone();
-    out.write_in_order(&stream, |out| scan_lines::<Op, T>(&x, axis, kind, out))
+    out.write_in_order(&stream, &mut |out| scan_lines(&x, axis, kind, out))
 }
 
 /// Scans along an axis into results in C order. There is at least one element.
@@ -182,9 +202,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.inclusive_scan_axis_into::<Op>(axis, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.inclusive_scan_axis_into::<Op>(axis, out)
+        })
     }
 
     /// [`inclusive_scan_axis`](Self::inclusive_scan_axis) into an existing array or view.
@@ -214,9 +234,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.exclusive_scan_axis_into::<Op>(axis, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.exclusive_scan_axis_into::<Op>(axis, out)
+        })
     }
 
     /// [`exclusive_scan_axis`](Self::exclusive_scan_axis) into an existing array or view.

@@ -131,7 +131,7 @@ fn whole_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
         return Ok(());
     }
     let x = &*x.in_order()?;
-    out.write_in_order(x.stream(), |out| look_back::<Op, T, D>(x, x.len(), kind, out))
+    out.write_in_order(x.stream(), &mut |out| look_back::<Op, T, D>(x, x.len(), kind, out))
 }
 
 /// Of the whole array, by that algorithm.
@@ -151,7 +151,7 @@ where
         return Ok(());
     }
     let x = &*x.in_order()?;
-    out.write_in_order(x.stream(), |out| match algorithm {
+    out.write_in_order(x.stream(), &mut |out| match algorithm {
         ScanAlgorithm::LookBack => look_back::<Op, T, D>(x, x.len(), kind, out),
         ScanAlgorithm::Blelloch => tree::<Op, T, D>(x, kind, out),
     })
@@ -241,9 +241,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        whole_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            whole_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, out)
+        })
     }
 
     /// [`inclusive_scan`](Self::inclusive_scan) into an existing array or view.
@@ -287,9 +287,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.inclusive_scan_by_into::<Op>(algorithm, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.inclusive_scan_by_into::<Op>(algorithm, out)
+        })
     }
 
     /// [`inclusive_scan_by`](Self::inclusive_scan_by) into an existing array or view.
@@ -336,9 +336,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        whole_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            whole_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, out)
+        })
     }
 
     /// [`exclusive_scan`](Self::exclusive_scan) into an existing array or view.
@@ -362,9 +362,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.exclusive_scan_by_into::<Op>(algorithm, &mut out)?;
-        Ok(out)
+        DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
+            self.exclusive_scan_by_into::<Op>(algorithm, out)
+        })
     }
 
     /// [`exclusive_scan_by`](Self::exclusive_scan_by) into an existing array or view.
