@@ -9,6 +9,8 @@ use warpsmith::{Event, Stream};
 /// The phases of an operation on one stream, in order, each between two events.
 pub struct Timings {
     stream: Stream,
+    /// Where the phase that is timed began.
+    begun: Option<Event>,
     phases: Vec<(&'static str, Duration)>,
 }
 
@@ -16,6 +18,7 @@ impl Timings {
     pub fn new(stream: &Stream) -> Self {
         Self {
             stream: stream.clone(),
+            begun: None,
             phases: Vec::new(),
         }
     }
@@ -30,15 +33,22 @@ impl Timings {
         phase: &'static str,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        let start = self.stream.record()?;
+        self.begin()?;
         let result = work()?;
-        self.end(phase, &start)?;
+        self.end(phase)?;
         Ok(result)
     }
 
-    fn end(&mut self, phase: &'static str, start: &Event) -> warpsmith::Result<()> {
+    fn begin(&mut self) -> warpsmith::Result<()> {
+        self.begun = Some(self.stream.record()?);
+        Ok(())
+    }
+
+    fn end(&mut self, phase: &'static str) -> warpsmith::Result<()> {
         let end = self.stream.record()?;
-        self.phases.push((phase, end.elapsed_since(start)?));
+        if let Some(begun) = self.begun.take() {
+            self.phases.push((phase, end.elapsed_since(&begun)?));
+        }
         Ok(())
     }
 

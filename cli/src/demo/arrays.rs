@@ -4,7 +4,8 @@
 use anyhow::Result;
 use kernels_gpu::num::Num;
 use kernels_gpu::reduce::RowPlan;
-use ndarray::{Array1, Zip};
+use ndarray::Array1;
+use rayon::prelude::*;
 use warpsmith::ops::CastTo;
 
 use super::check::{self, Deviation};
@@ -78,31 +79,32 @@ fn binary<T: Reference>(demo: &mut Demo, a: &Operand<T>, b: &Operand<T>) -> Resu
     let (len, name, size) = (a.host.len(), T::DTYPE.name(), size_of::<T>());
     let number = b.host[len / 2];
     for op in BINARY {
-        let want = || {
-            Zip::from(&a.host)
-                .and(&b.host)
-                .par_map_collect(|&a, &b| T::binary(op, a, b))
-        };
+        let want = || wanted(len, &|i| T::binary(op, a.host[i], b.host[i]));
         let run = |out: &mut Vector<T>| op.arrays(&a.device, &b.device, out);
         demo.elementwise(format!("{op}"), name, len, 2 * size, run, |got| {
             check::exact(got, &want())
         })?;
     }
     for op in BINARY {
-        let want = || Zip::from(&a.host).par_map_collect(|&a| T::binary(op, a, number));
+        let want = || wanted(len, &|i| T::binary(op, a.host[i], number));
         let run = |out: &mut Vector<T>| op.array_scalar(&a.device, number, out);
         demo.elementwise(format!("{op} scalar"), name, len, size, run, |got| {
             check::exact(got, &want())
         })?;
     }
     for op in BINARY.into_iter().filter(|op| !op.commutes()) {
-        let want = || Zip::from(&a.host).par_map_collect(|&a| T::binary(op, number, a));
+        let want = || wanted(len, &|i| T::binary(op, number, a.host[i]));
         let run = |out: &mut Vector<T>| op.scalar_array(number, &a.device, out);
         demo.elementwise(format!("scalar {op}"), name, len, size, run, |got| {
             check::exact(got, &want())
         })?;
     }
     Ok(())
+}
+
+/// As many elements, computed side by side; compiled once for each type.
+fn wanted<T: Send>(len: usize, element: &(dyn Fn(usize) -> T + Sync)) -> Array1<T> {
+    (0..len).into_par_iter().map(element).collect::<Vec<T>>().into()
 }
 
 fn unary<T: Reference>(
@@ -129,7 +131,7 @@ fn cast<T: Reference + CastTo<U>, U: Reference + CastFrom>(demo: &mut Demo, x: &
     if T::DTYPE == U::DTYPE {
         return Ok(());
     }
-    let want = || Zip::from(&x.host).par_map_collect(|&x| x.cast_to::<U>());
+    let want = || wanted(x.host.len(), &|i| x.host[i].cast_to::<U>());
     let run = |out: &mut Vector<U>| x.device.cast_into(out);
     let kernel = format!("cast to {}", U::DTYPE);
     demo.elementwise(kernel, T::DTYPE.name(), x.host.len(), size_of::<T>(), run, |got| {

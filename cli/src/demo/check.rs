@@ -14,7 +14,10 @@
 //!   first order the error is at most `depth · u · Σ|x|`, however the tree is shaped.
 //! - A mean is such a sum in f64 (integers of 64 bits round once more on their way in), and a quotient.
 
-use ndarray::{Array, Dimension, Zip};
+use std::ops::Range;
+
+use ndarray::{Array, CowArray, Dimension};
+use rayon::prelude::*;
 
 use super::reference::{Float, Reference};
 
@@ -65,18 +68,40 @@ impl Deviation {
 
 /// How many elements differ; none may. NaN is equal to NaN.
 pub fn exact<T: Copy + PartialEq + Sync + Send, D: Dimension>(got: &Array<T, D>, want: &Array<T, D>) -> Deviation {
-    #[allow(clippy::eq_op)] // Only NaN differs from itself.
-    let differ = |got: &T, want: &T| got != want && (got == got || want == want);
-    let differing = Zip::from(got).and(want).par_fold(
-        || 0usize,
-        |count, got, want| count + usize::from(differ(got, want)),
-        |a, b| a + b,
-    );
+    assert_eq!(got.shape(), want.shape(), "an element for each");
+    let (got, want) = (got.as_standard_layout(), want.as_standard_layout());
     Deviation {
-        largest: differing as f64,
+        largest: differing(in_order(&got), in_order(&want)),
         bound: 0.0,
         unit: "differ",
     }
+}
+
+/// How many elements differ.
+fn differing<T: PartialEq + Sync>(got: &[T], want: &[T]) -> f64 {
+    #[allow(clippy::eq_op)] // Only NaN differs from itself.
+    let differ = |got: &T, want: &T| got != want && (got == got || want == want);
+    let differing = |part: Range<usize>| {
+        got[part.clone()]
+            .iter()
+            .zip(&want[part])
+            .filter(|(got, want)| differ(got, want))
+    };
+    of_parts(got.len(), &|part| differing(part).count() as f64, |a, b| a + b)
+}
+
+/// The elements of an array in C order.
+fn in_order<'a, T, D: Dimension>(array: &'a CowArray<'_, T, D>) -> &'a [T] {
+    array.as_slice().expect("an array in C order")
+}
+
+/// What is found of each part of so many elements, combined; 0 of none. Compiled once for all types of elements.
+fn of_parts(len: usize, part: &(dyn Fn(Range<usize>) -> f64 + Sync), combine: fn(f64, f64) -> f64) -> f64 {
+    const PART: usize = 1 << 16;
+    let parts = (0..len.div_ceil(PART)).into_par_iter();
+    parts
+        .map(|i| part(i * PART..len.min((i + 1) * PART)))
+        .reduce(|| 0.0, combine)
 }
 
 /// The largest error of sums, each given with the sum of the absolute values of its terms, in unit roundoffs of that.
@@ -119,11 +144,15 @@ pub fn ulps<T: Float, D: Dimension>(
     };
     // NaN, where only one of both is NaN, must not be lost in a maximum.
     let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
-    let largest = Zip::from(got)
-        .and(x)
-        .par_fold(|| 0.0, |largest, &got, &x| larger(error(got, x), largest), larger);
+    assert_eq!(got.shape(), x.shape(), "an element for each");
+    let (got, x) = (got.as_standard_layout(), x.as_standard_layout());
+    let (got, x) = (in_order(&got), in_order(&x));
+    let largest = |part: Range<usize>| {
+        let errors = got[part.clone()].iter().zip(&x[part]).map(|(&got, &x)| error(got, x));
+        errors.fold(0.0, |largest, error| larger(error, largest))
+    };
     Deviation {
-        largest,
+        largest: of_parts(got.len(), &largest, larger),
         bound,
         unit: "ulp",
     }
