@@ -163,3 +163,34 @@ pub fn sum_bound<T: Reference>(x: &[T], depth: f64, unit_roundoff: f64) -> f64 {
     let magnitude: f64 = x.iter().map(|x| x.nearest_f64().abs()).sum();
     depth * unit_roundoff * magnitude
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array1, array};
+
+    use super::*;
+
+    #[test]
+    fn elements_that_differ_are_counted() {
+        let got = Array1::from_shape_fn(200_000, |i| i as f64);
+        let mut want = got.clone();
+        assert_eq!(exact(&got, &want).largest, 0.0);
+        for i in [0, 65_535, 65_536, 199_999] {
+            want[i] = f64::NAN;
+        }
+        assert_eq!(exact(&got, &want).largest, 4.0);
+        assert_eq!(exact(&want, &want).largest, 0.0);
+        let by_columns = array![[1, 3], [2, 4]].reversed_axes();
+        assert_eq!(exact(&by_columns, &array![[1, 2], [3, 4]]).largest, 0.0);
+    }
+
+    #[test]
+    fn the_largest_error_may_be_nan() {
+        let x = Array1::from_elem(200_000, 1f32);
+        let mut got = x.clone();
+        got[70_000] += 3.0 * f32::EPSILON;
+        assert_eq!(ulps(&got, &x, |x| x, 1.0).largest, 3.0);
+        got[70_001] = f32::NAN;
+        assert!(ulps(&got, &x, |x| x, 1.0).largest.is_nan());
+    }
+}
