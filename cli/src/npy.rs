@@ -273,6 +273,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ndarray_npy::WriteNpyExt;
     use proptest::prelude::*;
     use rand::rngs::Xoshiro256PlusPlus;
     use rand::{RngExt, SeedableRng};
@@ -286,15 +287,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("damaged.npy");
         let device = Device::simulator();
-        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 2), }\n";
-        let data: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].into_iter().flat_map(f32::to_le_bytes).collect();
-        let intact = [
-            b"\x93NUMPY\x01\x00",
-            &(header.len() as u16).to_le_bytes()[..],
-            header.as_bytes(),
-            &data,
-        ]
-        .concat();
+        let mut intact = Vec::new();
+        ndarray::arr3(&[[[1.0f32, 2.0], [3.0, 4.0]]])
+            .write_npy(&mut intact)
+            .unwrap();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         for _ in 0..1000 {
             let mut bytes = intact.clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands on .npy files give what ndarray and NumPy give.
 
-use crate::common::{Workplace, npy};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array, Array1, Array2, ArrayD, IxDyn, ShapeBuilder, Zip, arr0, array};
 
 fn floats() -> (Array2<f32>, Array2<f32>) {
@@ -222,7 +222,7 @@ fn fortran_order_and_big_endian_files() {
     place.succeed(&["map", "neg", "f.npy", "-o", "neg.npy"]);
     assert_eq!(place.load::<i32>("neg.npy"), (-&c).into_dyn());
     let data: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|x| x.to_be_bytes()).collect();
-    place.write("big.npy", &npy::bytes(&npy::header(">f8", false, "(2,)"), &data));
+    place.write("big.npy", &npy_bytes(&npy_header(">f8", false, "(2,)"), &data));
     assert_eq!(place.succeed(&["reduce", "sum", "big.npy"]), "-0.5\n");
 }
 

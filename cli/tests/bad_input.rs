@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bad input is one clear line, a status that is not 0, and no file made or changed.
 
-use crate::common::{Workplace, npy};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array, array};
 
 #[test]
@@ -45,10 +45,10 @@ fn npy_files_that_are_none() {
 fn headers_that_lie() {
     let place = Workplace::new();
     let fail = |header: &str, parts: &[&str]| {
-        place.write("bad.npy", &npy::bytes(header, &[0; 64]));
+        place.write("bad.npy", &npy_bytes(header, &[0; 64]));
         place.fail(&["map", "neg", "bad.npy", "-o", "out.npy"], parts);
     };
-    let shape = |shape: &str| npy::header("<f4", false, shape);
+    let shape = |shape: &str| npy_header("<f4", false, shape);
     fail(
         &shape("(1152921504606846976,)"),
         &["bad.npy: truncated", "takes 4611686018427387904 bytes, the file has 64"],
@@ -89,14 +89,14 @@ fn element_types_that_are_not_supported() {
     let wanted = "wanted f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 or bool \
         (for NumPy f2, f4, f8, i1, i2, i4, i8, u1, u2, u4, u8, b1)";
     for descr in ["<c8", "<f16", "<U3", "|O", "<M8[ns]"] {
-        place.write("other.npy", &npy::bytes(&npy::header(descr, false, "(1,)"), &[0; 8]));
+        place.write("other.npy", &npy_bytes(&npy_header(descr, false, "(1,)"), &[0; 8]));
         place.fail(
             &["reduce", "sum", "other.npy"],
             &["other.npy: element type", descr, wanted],
         );
     }
     let structured = "{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, 'shape': (1,), }";
-    place.write("rows.npy", &npy::bytes(structured, &[0; 12]));
+    place.write("rows.npy", &npy_bytes(structured, &[0; 12]));
     place.fail(
         &["reduce", "sum", "rows.npy"],
         &["rows.npy: element type [('a', '<f4')", wanted],
@@ -206,7 +206,7 @@ fn devices_that_do_not_exist() {
 #[test]
 fn arrays_larger_than_memory() {
     let place = Workplace::new();
-    let header = npy::bytes(&npy::header("<f4", false, "(274877906944,)"), &[]);
+    let header = npy_bytes(&npy_header("<f4", false, "(274877906944,)"), &[]);
     place.write("huge.npy", &header);
     let file = std::fs::OpenOptions::new()
         .write(true)

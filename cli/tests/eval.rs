@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `eval`: formulas of arrays in files.
 
-use crate::common::{Workplace, npy};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{array, s};
 
 /// Runs the program, which must fail with a message of one line that contains `part`, the formula below it, and `marks`.
@@ -51,10 +51,10 @@ fn formulas_are_computed() {
 #[test]
 fn every_type_of_file_is_read_and_written() {
     let place = Workplace::new();
-    let header = |descr| npy::header(descr, false, "(3,)");
-    place.write("c.npy", &npy::bytes(&header("|b1"), &[1, 0, 1]));
-    place.write("i8.npy", &npy::bytes(&header("|i1"), &[100, 255, 128]));
-    place.write("f16.npy", &npy::bytes(&header(">f2"), &[0x3c, 0, 0xc0, 0, 0, 0]));
+    let header = |descr| npy_header(descr, false, "(3,)");
+    place.write("c.npy", &npy_bytes(&header("|b1"), &[1, 0, 1]));
+    place.write("i8.npy", &npy_bytes(&header("|i1"), &[100, 255, 128]));
+    place.write("f16.npy", &npy_bytes(&header(">f2"), &[0x3c, 0, 0xc0, 0, 0, 0]));
     place.save("u64.npy", &array![0u64, 1, u64::MAX]);
     assert_eq!(
         place.succeed(&["eval", "where(c, i, -i)", "c=c.npy", "i=i8.npy"]),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elements of f16, bool, i8 and i16: results have NumPy's types and values.
 
-use crate::common::{Workplace, npy};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array1, array};
 use warpsmith::f16;
 
@@ -10,7 +10,7 @@ fn save_f16(place: &Workplace, name: &str, values: &[f32], big_endian: bool) {
     save_f16_of(place, name, &format!("({},)", values.len()), values, big_endian);
 }
 
-/// A file of 16-bit floats of that shape, in Python's spelling, which ndarray's arrays have none of.
+/// A file of 16-bit floats of that shape, in Python's spelling; ndarray-npy writes none.
 fn save_f16_of(place: &Workplace, name: &str, shape: &str, values: &[f32], big_endian: bool) {
     let bytes = |&x: &f32| match big_endian {
         true => f16::from_f32(x).to_be_bytes(),
@@ -18,7 +18,7 @@ fn save_f16_of(place: &Workplace, name: &str, shape: &str, values: &[f32], big_e
     };
     let data: Vec<u8> = values.iter().flat_map(bytes).collect();
     let descr = if big_endian { ">f2" } else { "<f2" };
-    place.write(name, &npy::bytes(&npy::header(descr, false, shape), &data));
+    place.write(name, &npy_bytes(&npy_header(descr, false, shape), &data));
 }
 
 /// The elements of a file of 16-bit floats, whose header is NumPy's.
@@ -99,7 +99,7 @@ fn products_of_f16_are_f16() {
 #[test]
 fn bf16_is_refused_with_the_reason() {
     let place = Workplace::new();
-    place.write("b.npy", &npy::bytes(&npy::header("|V2", false, "(1,)"), &[0x80, 0x3f]));
+    place.write("b.npy", &npy_bytes(&npy_header("|V2", false, "(1,)"), &[0x80, 0x3f]));
     place.fail(
         &["reduce", "sum", "b.npy"],
         &[
@@ -185,7 +185,7 @@ fn arithmetic_that_bool_does_not_have() {
         &["map", "neg", "a.npy", "-o", "c.npy"],
         &["a.npy: neg of bool", numbers],
     );
-    place.write("two.npy", &npy::bytes(&npy::header("|b1", false, "(2,)"), &[1, 2]));
+    place.write("two.npy", &npy_bytes(&npy_header("|b1", false, "(2,)"), &[1, 2]));
     place.fail(
         &["reduce", "sum", "two.npy"],
         &["two.npy: an element of bool is 2, wanted 0 or 1"],
@@ -311,7 +311,7 @@ fn sums_and_products_have_64_bits() {
 fn big_endian_i16_in_fortran_order() {
     let place = Workplace::new();
     let data: Vec<u8> = [1i16, -300, 2, 400].iter().flat_map(|x| x.to_be_bytes()).collect();
-    place.write("x.npy", &npy::bytes(&npy::header(">i2", true, "(2, 2)"), &data));
+    place.write("x.npy", &npy_bytes(&npy_header(">i2", true, "(2, 2)"), &data));
     place.succeed(&["transpose", "x.npy", "-o", "y.npy"]);
     assert_eq!(place.load::<i16>("y.npy"), array![[1i16, -300], [2, 400]].into_dyn());
 }

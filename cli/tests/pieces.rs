@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Long files, which go through the device in pieces: the results are those of the same file as a whole.
 
-use std::io::Write;
+use std::io::{Cursor, Write};
 
-use ndarray::{Array, Array1, Array3, ShapeBuilder};
+use ndarray::{Array, Array1, Array3, ArrayD, ShapeBuilder};
+use ndarray_npy::{ReadNpyExt, ReadableElement, WritableElement};
 use serde_json::Value;
 
-use crate::common::{Workplace, npy};
+use crate::common::{Workplace, npy_bytes, npy_header};
 
 /// Numbers that differ, some of them negative where there are such.
 fn numbers<T>(len: usize, of: impl Fn(i64) -> T) -> Vec<T> {
@@ -65,7 +66,7 @@ const ALL: [&str; 10] = [
 
 #[test]
 fn reductions_are_those_of_the_whole() {
-    fn of<T: npy::Element>(name: &str, elements: Vec<T>, epsilon: f64) {
+    fn of<T: WritableElement>(name: &str, elements: Vec<T>, epsilon: f64) {
         let place = Workplace::new();
         place.save("x.npy", &Array1::from_vec(elements));
         reductions_agree(&place, name, &ALL, epsilon);
@@ -89,7 +90,7 @@ fn products_and_half_precision() {
         .into_iter()
         .flat_map(u16::to_le_bytes)
         .collect();
-    place.write("x.npy", &npy::bytes(&npy::header("<f2", false, "(3001,)"), &bytes));
+    place.write("x.npy", &npy_bytes(&npy_header("<f2", false, "(3001,)"), &bytes));
     reductions_agree(&place, "f16", &ALL, 1e-9);
     place.save("x.npy", &Array1::from_vec(numbers(2000, |x| x | 1)));
     reductions_agree(&place, "i64", &["prod"], 0.0);
@@ -115,10 +116,7 @@ fn either_order_of_axes_and_bytes() {
     let x = Array3::from_shape_vec((10, 20, 30), numbers(6000, |x| x as i32)).unwrap();
     let place = Workplace::new();
     let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_be_bytes()).collect();
-    place.write(
-        "x.npy",
-        &npy::bytes(&npy::header(">i4", true, "(10, 20, 30)"), &elements),
-    );
+    place.write("x.npy", &npy_bytes(&npy_header(">i4", true, "(10, 20, 30)"), &elements));
     let any_order: Vec<_> = ALL
         .into_iter()
         .filter(|operation| !operation.starts_with("arg"))
@@ -197,10 +195,7 @@ fn reductions_along_axes_are_those_of_the_whole() {
     }
     // The same in the other order of axes.
     let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_be_bytes()).collect();
-    place.write(
-        "x.npy",
-        &npy::bytes(&npy::header(">f4", true, "(5, 150, 8)"), &elements),
-    );
+    place.write("x.npy", &npy_bytes(&npy_header(">f4", true, "(5, 150, 8)"), &elements));
     for axis in ["0", "1", "2"] {
         lanes_agree(&place, &["sum", "argmax", "var"], axis, &[2400], 2e-6);
     }
@@ -219,7 +214,7 @@ fn reductions_along_axes_are_those_of_the_whole() {
 
 #[test]
 fn lanes_of_other_types() {
-    fn of<T: npy::Element>(elements: Vec<T>, operations: &[&str], epsilon: f64) {
+    fn of<T: WritableElement>(elements: Vec<T>, operations: &[&str], epsilon: f64) {
         let place = Workplace::new();
         place.save("x.npy", &Array::from_shape_vec((300, 7), elements).unwrap());
         lanes_agree(&place, operations, "0", &[300], epsilon);
@@ -236,7 +231,7 @@ fn lanes_of_other_types() {
         .into_iter()
         .flat_map(u16::to_le_bytes)
         .collect();
-    place.write("x.npy", &npy::bytes(&npy::header("<f2", false, "(900, 7)"), &bytes));
+    place.write("x.npy", &npy_bytes(&npy_header("<f2", false, "(900, 7)"), &bytes));
     lanes_agree(&place, &["sum", "min", "mean", "argmax", "any"], "0", &[300], 1e-9);
 }
 
@@ -256,10 +251,7 @@ fn lanes_are_written_as_they_come() {
         );
     }
     let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_le_bytes()).collect();
-    place.write(
-        "x.npy",
-        &npy::bytes(&npy::header("<i4", true, "(30, 20, 10)"), &elements),
-    );
+    place.write("x.npy", &npy_bytes(&npy_header("<i4", true, "(30, 20, 10)"), &elements));
     in_pieces(&place, &["reduce", "min", "x.npy", "--axis", "1", "-o", "y.npy"], 1000);
     let want = x.map_axis(ndarray::Axis(1), |lane| *lane.iter().min().unwrap());
     assert_eq!(place.load::<i32>("y.npy"), want.into_dyn());
@@ -278,12 +270,12 @@ fn lanes_are_written_as_they_come() {
 #[test]
 fn maps_are_those_of_the_whole() {
     #[track_caller]
-    fn agree<T: npy::Element, U: npy::Element + PartialEq + std::fmt::Debug>(operation: &str, elements: Vec<T>) {
+    fn agree<T: WritableElement, U: ReadableElement + PartialEq + std::fmt::Debug>(operation: &str, elements: Vec<T>) {
         let place = Workplace::new();
         place.save("x.npy", &Array1::from_vec(elements));
         place.succeed(&["map", operation, "x.npy", "-o", "whole.npy"]);
         let want = std::fs::read(place.path("whole.npy")).unwrap();
-        let read = npy::read::<U>(&want);
+        let read: ArrayD<U> = ArrayD::read_npy(Cursor::new(&want)).unwrap();
         for bytes in [40, 300, 700] {
             let object = in_pieces(&place, &["map", operation, "x.npy", "-o", "y.npy"], bytes);
             assert_eq!(object["shape"][0], read.len());
@@ -307,7 +299,7 @@ fn standard_output_takes_pieces() {
     let mut command = place.command(&["map", "abs", "x.npy", "-o", "-"]);
     let output = command.env("WARPSMITH_PIECE_BYTES", "1000").output().unwrap();
     assert!(output.status.success());
-    let y = npy::read::<f32>(&output.stdout);
+    let y: ArrayD<f32> = ArrayD::read_npy(Cursor::new(output.stdout)).unwrap();
     assert_eq!(y, place.load::<f32>("x.npy").mapv(f32::abs));
 }
 
@@ -339,7 +331,7 @@ fn bad_elements_of_a_late_piece_leave_no_file() {
     let place = Workplace::new();
     let mut data = vec![1; 4000];
     data[3900] = 2;
-    place.write("x.npy", &npy::bytes(&npy::header("|b1", false, "(4000,)"), &data));
+    place.write("x.npy", &npy_bytes(&npy_header("|b1", false, "(4000,)"), &data));
     for args in [
         &["map", "cast:f32", "x.npy", "-o", "y.npy"][..],
         &["reduce", "sum", "x.npy"],
@@ -369,7 +361,7 @@ fn a_file_of_many_pieces() {
     let place = Workplace::new();
     let mut file = std::fs::File::create(place.path("x.npy")).unwrap();
     let len = 150 << 20;
-    file.write_all(&npy::bytes(&npy::header("|u1", false, &format!("({len},)")), &[]))
+    file.write_all(&npy_bytes(&npy_header("|u1", false, &format!("({len},)")), &[]))
         .unwrap();
     file.set_len(file.metadata().unwrap().len() + len).unwrap();
     let object = place.json(&["reduce", "all", "x.npy", "--json"]);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard input and output, and .npz archives.
 
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::process::{Output, Stdio};
 
-use crate::common::{Workplace, npy};
-use ndarray::{Array1, array};
+use crate::common::{Workplace, npy_bytes, npy_header};
+use ndarray::{Array1, ArrayD, array};
+use ndarray_npy::{ReadNpyExt, WriteNpyExt};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -51,8 +52,14 @@ fn fail(place: &Workplace, args: &[&str], input: &[u8], part: &str) {
     );
 }
 
-fn npy<T: npy::Element>(elements: Vec<T>) -> Vec<u8> {
-    npy::write(&Array1::from_vec(elements))
+fn npy<T: ndarray_npy::WritableElement>(elements: Vec<T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Array1::from_vec(elements).write_npy(&mut bytes).unwrap();
+    bytes
+}
+
+fn read<T: ndarray_npy::ReadableElement>(bytes: &[u8]) -> ArrayD<T> {
+    ArrayD::read_npy(Cursor::new(bytes)).unwrap()
 }
 
 #[test]
@@ -61,7 +68,7 @@ fn arrays_go_through_pipes() {
     let x: Vec<f32> = (0..100_000).map(|i| i as f32).collect();
     let squares = succeed(&place, &["map", "square", "-", "-o", "-"], &npy(x.clone()));
     assert_eq!(
-        npy::read::<f32>(&squares),
+        read::<f32>(&squares),
         Array1::from_iter(x.iter().map(|x| x * x)).into_dyn()
     );
     assert_eq!(succeed(&place, &["reduce", "max", "-"], &squares), b"9999800000.0\n");
@@ -71,16 +78,16 @@ fn arrays_go_through_pipes() {
         &["add", "one.npy", "-", "-o", "-", "-v"],
         &npy(vec![2.0f32, 3.0]),
     );
-    assert_eq!(npy::read::<f32>(&more), array![3.0f32, 4.0].into_dyn());
+    assert_eq!(read::<f32>(&more), array![3.0f32, 4.0].into_dyn());
     // Nothing but the array: not the number that is printed otherwise.
     let sum = succeed(&place, &["reduce", "sum", "-", "-o", "-"], &npy(vec![1i64, 2]));
-    assert_eq!(npy::read::<i64>(&sum), ndarray::arr0(3i64).into_dyn());
+    assert_eq!(read::<i64>(&sum), ndarray::arr0(3i64).into_dyn());
     let counts = succeed(
         &place,
         &["histogram", "-", "--bins", "2", "-o", "-"],
         &npy(vec![1u8, 2, 3]),
     );
-    assert_eq!(npy::read::<u64>(&counts), array![1u64, 2].into_dyn());
+    assert_eq!(read::<u64>(&counts), array![1u64, 2].into_dyn());
     assert_eq!(
         std::fs::read_dir(place.path(".")).unwrap().count(),
         1,
@@ -145,11 +152,11 @@ fn what_standard_input_does_not_hold() {
     let json = "--json and the output - both write to standard output";
     fail(&place, &["map", "neg", "-", "-o", "-", "--json"], &good, json);
     // More than any memory: refused before it is asked for.
-    let header = npy::header("<f4", false, "(274877906944,)");
+    let header = npy_header("<f4", false, "(274877906944,)");
     fail(
         &place,
         &sum,
-        &npy::bytes(&header, &[0; 64]),
+        &npy_bytes(&header, &[0; 64]),
         "1099511627776 bytes of elements, wanted at most",
     );
     assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0);
@@ -228,7 +235,7 @@ fn an_archive_is_written() {
     assert_eq!(archive.file_names().collect::<Vec<_>>(), ["arr_0.npy"]);
     let mut bytes = Vec::new();
     archive.by_index(0).unwrap().read_to_end(&mut bytes).unwrap();
-    assert_eq!(npy::read::<i32>(&bytes), array![[2, 3], [4, 5]].into_dyn());
+    assert_eq!(read::<i32>(&bytes), array![[2, 3], [4, 5]].into_dyn());
     assert_eq!(place.succeed(&["reduce", "sum", "out.npz"]), "14\n");
 }
 

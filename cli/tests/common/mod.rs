@@ -2,14 +2,13 @@
 //! What the tests of the program share. The program is the one that the variable WARPSMITH_BIN names,
 //! else the one that cargo built; its device is that of the environment.
 
-pub mod npy;
-
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ndarray::{Array, ArrayD, Dimension};
+use ndarray_npy::{ReadNpyExt, ReadableElement, WritableElement, WriteNpyExt};
 use tempfile::TempDir;
 
 /// A folder of its own for a test, in which the program runs.
@@ -32,13 +31,12 @@ impl Workplace {
         std::fs::write(self.path(name), bytes).unwrap();
     }
 
-    pub fn save<T: npy::Element, D: Dimension>(&self, name: &str, array: &Array<T, D>) {
-        self.write(name, &npy::write(array));
+    pub fn save<T: WritableElement, D: Dimension>(&self, name: &str, array: &Array<T, D>) {
+        array.write_npy(File::create(self.path(name)).unwrap()).unwrap();
     }
 
-    #[track_caller]
-    pub fn load<T: npy::Element>(&self, name: &str) -> ArrayD<T> {
-        npy::read(&std::fs::read(self.path(name)).unwrap())
+    pub fn load<T: ReadableElement>(&self, name: &str) -> ArrayD<T> {
+        ArrayD::read_npy(File::open(self.path(name)).unwrap()).unwrap()
     }
 
     pub fn save_picture(&self, name: &str, picture: impl Into<image::DynamicImage>) {
@@ -111,4 +109,20 @@ fn contents(folder: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
         .collect();
     files.sort();
     files
+}
+
+/// The bytes of a .npy file with that header, as text, and data.
+pub fn npy_bytes(header: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16 + 1).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.push(b'\n');
+    bytes.extend(data);
+    bytes
+}
+
+/// The header of elements of that NumPy type.
+pub fn npy_header(descr: &str, fortran_order: bool, shape: &str) -> String {
+    let order = if fortran_order { "True" } else { "False" };
+    format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}")
 }
