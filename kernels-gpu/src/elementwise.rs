@@ -131,7 +131,8 @@ impl<I: Inputs, U: Pod, F: Fn(I::Elements) -> U> Body for Function<'_, I, U, F> 
         // SAFETY (of both): the caller's promise for the shortest of the arrays.
         unsafe {
             let elements: [I::Elements; N] = self.inputs.vectors(i);
-            self.out.set_vec_unchecked::<N>(i, elements.map(&self.function));
+            self.out
+                .set_vec_unchecked::<N>(i, cuda_std::array::map(elements, &self.function));
         }
     }
 

@@ -77,7 +77,7 @@ pub fn grayscale<T: Pixel + Into<u32> + TryFrom<u32>, const C: usize>(
     gray: SliceMut<'_, T>,
 ) {
     let luma = |colours: [T; 3]| {
-        let [r, g, b] = colours.map(Into::into);
+        let [r, g, b] = cuda_std::array::map(colours, Into::into);
         // Below 2^16 · WHOLE + WHOLE / 2, which is below 2^32.
         let weighted = |weight: u32, colour: u32| weight.wrapping_mul(colour);
         let sum = weighted(red, r)
@@ -95,7 +95,7 @@ pub fn grayscale<T: Pixel + Into<u32> + TryFrom<u32>, const C: usize>(
 #[kernel(T = [u8, u16, f32], C = [3, 4], max_threads = THREADS)]
 pub fn grayscale_fused<T: Pixel, const C: usize>(pixels: &[T], red: f32, green: f32, blue: f32, gray: SliceMut<'_, T>) {
     let luma = |colours: [T; 3]| {
-        let [r, g, b] = colours.map(Pixel::to_f32);
+        let [r, g, b] = cuda_std::array::map(colours, Pixel::to_f32);
         T::from_f32(Float::mul_add(blue, b, Float::mul_add(green, g, red * r)))
     };
     tile::for_tile(&Gray::<T, _, C> { pixels, gray, luma });

@@ -66,7 +66,8 @@ impl<T: Pod, U: Pod, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
         // SAFETY (of both): the caller's promise for the shorter of the arrays.
         unsafe {
             let x: [T; N] = self.x.get_vec_unchecked(i);
-            self.out.set_vec_unchecked::<N>(i, x.map(&self.function));
+            self.out
+                .set_vec_unchecked::<N>(i, cuda_std::array::map(x, &self.function));
         }
     }
 

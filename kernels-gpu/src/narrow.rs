@@ -78,8 +78,8 @@ pub(crate) fn sum_of_vectors<T: Narrow, const N: usize, const U: usize>(vectors:
 #[inline(always)]
 pub(crate) fn sums_of_warp<T: Narrow, const U: usize>(values: [u64; U]) -> ([u64; U], u64) {
     const { assert!(has_room::<T>(VECTOR * 32 * U)) };
-    let (before, total) = scan_rows(values.map(|value| value as u32), 0, u32::wrapping_add);
-    (before.map(u64::from), total.into())
+    let (before, total) = scan_rows(cuda_std::array::map(values, |value| value as u32), 0, u32::wrapping_add);
+    (cuda_std::array::map(before, u64::from), total.into())
 }
 
 /// The most numbers of a vector: those of 16 bytes.

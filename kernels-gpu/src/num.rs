@@ -85,7 +85,7 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The sum of a vector, added one after another; of integers as [`sum_of_vectors`](Self::sum_of_vectors).
     #[inline(always)]
     fn sum_in_order<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
-        fold(values.map(Self::accumulate), Num::add)
+        fold(cuda_std::array::map(values, Self::accumulate), Num::add)
     }
     /// [`ReduceOp::scan_warp`](crate::op::ReduceOp::scan_warp) for sums; of integers of 8 and 16 bits in 32 bits.
     #[inline(always)]

@@ -115,25 +115,28 @@ cells! {
 #[inline(always)]
 fn transpose_bytes(words: [u32; 4]) -> [u32; 4] {
     const EVEN: u32 = 0x00ff_00ff;
-    let [a, b, c, d] = words.map(u32::from_le);
+    let [a, b, c, d] = cuda_std::array::map(words, u32::from_le);
     let even = |a: u32, b: u32| (a & EVEN) | ((b & EVEN) << 8);
     let odd = |a: u32, b: u32| ((a >> 8) & EVEN) | (b & !EVEN);
     let [r0, r2] = halves(even(a, b), even(c, d));
     let [r1, r3] = halves(odd(a, b), odd(c, d));
-    [r0, r1, r2, r3].map(u32::to_le)
+    cuda_std::array::map([r0, r1, r2, r3], u32::to_le)
 }
 
 /// 2 × 2 halves of words.
 #[inline(always)]
 fn transpose_halves([a, b]: [u32; 2]) -> [u32; 2] {
-    halves(u32::from_le(a), u32::from_le(b)).map(u32::to_le)
+    cuda_std::array::map(halves(u32::from_le(a), u32::from_le(b)), u32::to_le)
 }
 
 /// 2 × 2 words of pairs.
 #[inline(always)]
 fn transpose_words([a, b]: [u64; 2]) -> [u64; 2] {
     let (a, b) = (u64::from_le(a), u64::from_le(b));
-    [(a & 0xffff_ffff) | (b << 32), (a >> 32) | (b & !0xffff_ffff)].map(u64::to_le)
+    cuda_std::array::map(
+        [(a & 0xffff_ffff) | (b << 32), (a >> 32) | (b & !0xffff_ffff)],
+        u64::to_le,
+    )
 }
 
 /// The low halves, and the high halves.

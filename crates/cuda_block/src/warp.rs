@@ -40,7 +40,7 @@ pub fn scan_rows<T: Pod, const U: usize>(
     identity: T,
     combine: impl Fn(T, T) -> T + Copy,
 ) -> ([T; U], T) {
-    let inclusive = values.map(|value| warp::inclusive_scan(value, combine));
+    let inclusive = cuda_std::array::map(values, |value| warp::inclusive_scan(value, combine));
     let mut carry = identity;
     let before = cuda_std::array::from_fn(|u| {
         let below = warp::shuffle_up(warp::FULL_MASK, inclusive[u], 1);
@@ -120,7 +120,9 @@ pub fn all_reduce_groups<T: Pod, const K: usize>(
 ) -> [T; K] {
     let mut distance = lanes / 2;
     while distance > 0 {
-        values = values.map(|value| combine(value, warp::shuffle_xor(warp::FULL_MASK, value, distance)));
+        values = cuda_std::array::map(values, |value| {
+            combine(value, warp::shuffle_xor(warp::FULL_MASK, value, distance))
+        });
         distance /= 2;
     }
     values

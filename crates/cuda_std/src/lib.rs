@@ -63,6 +63,7 @@
         core_float_math,
         core_intrinsics,
         link_llvm_intrinsics,
+        rustc_attrs,
         stdarch_nvptx
     )
 )]

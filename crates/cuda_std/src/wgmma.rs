@@ -406,7 +406,7 @@ impl Fragment<Tf32> {
     /// The fragment of this thread's elements. Of each the lowest 13 bits are ignored.
     #[inline(always)]
     pub fn new(elements: [f32; 4]) -> Self {
-        Self(elements.map(f32::to_bits), PhantomData)
+        Self(crate::array::map(elements, f32::to_bits), PhantomData)
     }
 }
 

@@ -108,7 +108,7 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
         _ => 32,
     };
     let block = Block::<T, G> {
-        operands: operands.map(|(elements, strides)| Lines::new(elements, strides)),
+        operands: cuda_std::array::map(operands, |(elements, strides)| Lines::new(elements, strides)),
         shape,
         place,
         lanes,
@@ -131,7 +131,7 @@ fn fits_launch<T: Num>(
     operands: [(&[T], [usize; 4]); 3],
     sequences: &[u32],
 ) -> bool {
-    let [q, k, v] = operands.map(|(elements, _)| elements.len());
+    let [q, k, v] = cuda_std::array::map(operands, |(elements, _)| elements.len());
     thread::block_dim_x() as usize == THREADS
         && shape.is_valid(1)
         && shape.dim as usize <= MAX_DIM

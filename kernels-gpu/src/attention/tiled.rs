@@ -172,7 +172,7 @@ pub(super) fn fits(shape: &AttentionShape, strides: &AttentionStrides, [q, k, v,
 /// Whether what is added to scores lies within so many elements, or there is none.
 #[inline(always)]
 pub(super) fn fits_bias(shape: &AttentionShape, strides: &AttentionStrides, len: usize) -> bool {
-    let scores = [shape.batch, shape.heads, shape.queries, shape.keys].map(|n| n as usize);
+    let scores = cuda_std::array::map([shape.batch, shape.heads, shape.queries, shape.keys], |n| n as usize);
     len == 0 || (shape.packed == 0 && span(scores, strides.bias).is_some_and(|span| span <= len))
 }
 

@@ -158,7 +158,8 @@ impl<const C: usize> Strip<'_, C> {
         while y < end {
             if y > 0 && y + BATCH <= end && self.is_between(y + BATCH) {
                 let next: [Row; BATCH] = cuda_std::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
-                let [a, b, c, d, e, f] = [above, here, next[0], next[1], next[2], next[3]].map(numbers);
+                let [a, b, c, d, e, f] =
+                    cuda_std::array::map([above, here, next[0], next[1], next[2], next[3]], numbers);
                 self.blur_inner::<ALIGNED>(y, [a, b, c]);
                 self.blur_inner::<ALIGNED>(y + 1, [b, c, d]);
                 self.blur_inner::<ALIGNED>(y + 2, [c, d, e]);
@@ -168,7 +169,7 @@ impl<const C: usize> Strip<'_, C> {
             } else {
                 let below = self.row::<ALIGNED>(y + 1);
                 let count = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
-                let rows = [above, here, below].map(numbers);
+                let rows = cuda_std::array::map([above, here, below], numbers);
                 let blurred = self.means(count, Self::sums(rows));
                 self.store::<ALIGNED>(y, Self::with_alpha(blurred, rows[1]));
                 (above, here) = (here, below);
@@ -181,7 +182,7 @@ impl<const C: usize> Strip<'_, C> {
     #[inline(always)]
     fn blur_inner<const ALIGNED: bool>(&self, y: usize, rows: [Numbers; 3]) {
         let sums = Self::sums(rows);
-        let mut blurred = sums.map(means_of_9);
+        let mut blurred = cuda_std::array::map(sums, means_of_9);
         if self.edges != 0 {
             blurred = self.means(3, sums);
         }
@@ -223,7 +224,7 @@ impl<const C: usize> Strip<'_, C> {
         } else {
             0
         };
-        let [a, b, c, d] = bytemuck::cast::<_, [u32; WORDS]>(strip).map(u32::from_le);
+        let [a, b, c, d] = cuda_std::array::map(bytemuck::cast::<_, [u32; WORDS]>(strip), u32::from_le);
         [left, a, b, c, d, right]
     }
 
@@ -293,11 +294,11 @@ impl<const C: usize> Strip<'_, C> {
     /// The means of the sums over `rows` rows.
     #[inline(always)]
     fn means(&self, rows: u32, sums: [Halves; WORDS]) -> [u32; WORDS] {
-        let inner = sums.map(|sums| means(sums, 3 * rows));
+        let inner = cuda_std::array::map(sums, |sums| means(sums, 3 * rows));
         if self.edges == 0 {
             return inner;
         }
-        let edge = sums.map(|sums| means(sums, if self.pitch == C { rows } else { 2 * rows }));
+        let edge = cuda_std::array::map(sums, |sums| means(sums, if self.pitch == C { rows } else { 2 * rows }));
         cuda_std::array::from_fn(|w| {
             let mask = spread(self.edges >> (w * WORD));
             inner[w] ^ (inner[w] ^ edge[w]) & mask
@@ -331,7 +332,7 @@ impl<const C: usize> Strip<'_, C> {
     fn store_shifted(&self, y: usize, blurred: [u32; WORDS]) {
         let shift = (self.out.as_ptr().addr() + y * self.pitch).wrapping_neg() % STRIP;
         let at = y * self.pitch + self.x;
-        let next = blurred.map(|word| warp::shuffle_down(FULL_MASK, word, 1));
+        let next = cuda_std::array::map(blurred, |word| warp::shuffle_down(FULL_MASK, word, 1));
         let aligned = strip_from(blurred, next, shift);
         if !self.is_stored {
             return;
@@ -373,7 +374,7 @@ fn mask(bytes: usize) -> u32 {
 /// The bytes of words.
 #[inline(always)]
 fn bytes(words: [u32; WORDS]) -> [u8; STRIP] {
-    bytemuck::cast(words.map(u32::to_le))
+    bytemuck::cast(cuda_std::array::map(words, u32::to_le))
 }
 
 /// The four bytes from byte `shift` of `low` on, at most 3; those that it does not have are `high`'s.
@@ -388,7 +389,7 @@ fn bytes_from(low: u32, high: u32, shift: usize) -> u32 {
 #[inline(always)]
 fn strip_from(low: [u32; WORDS], high: [u32; WORDS], shift: usize) -> [u32; WORDS] {
     let words: [u32; 2 * WORDS] = bytemuck::cast([low, high]);
-    let selectors = [8, 4].map(|bit| if shift & bit == 0 { 0x3210 } else { 0x7654 });
+    let selectors = cuda_std::array::map([8, 4], |bit| if shift & bit == 0 { 0x3210 } else { 0x7654 });
     let by_two: [u32; 6] = cuda_std::array::from_fn(|w| byte_perm(words[w], words[w + 2], selectors[0]));
     let by_one: [u32; 5] = cuda_std::array::from_fn(|w| byte_perm(by_two[w], by_two[w + 1], selectors[1]));
     cuda_std::array::from_fn(|w| bytes_from(by_one[w], by_one[w + 1], shift % WORD))
@@ -397,7 +398,7 @@ fn strip_from(low: [u32; WORDS], high: [u32; WORDS], shift: usize) -> [u32; WORD
 /// The bytes of a row as numbers.
 #[inline(always)]
 fn numbers(row: Row) -> Numbers {
-    row.map(|word| [word & EVEN, byte_perm(word, 0, 0x4341)])
+    cuda_std::array::map(row, |word| [word & EVEN, byte_perm(word, 0, 0x4341)])
 }
 
 /// What is one pixel to the left and to the right of the bytes of a word, which is the second of three.
@@ -423,7 +424,9 @@ fn beside<const C: usize>([before, word, after]: [Halves; 3]) -> (Halves, Halves
 /// half that rounds and for what the product lacks; it is right for every sum up to 9 · 255.
 #[inline(always)]
 fn means_of_9(sums: Halves) -> u32 {
-    let [even, odd] = sums.map(|sums| sums * 28 + ((sums >> 4 & 0x0fff_0fff) * 7 + 139 * 0x0001_0001));
+    let [even, odd] = cuda_std::array::map(sums, |sums| {
+        sums * 28 + ((sums >> 4 & 0x0fff_0fff) * 7 + 139 * 0x0001_0001)
+    });
     byte_perm(even, odd, 0x7351)
 }
 
@@ -436,7 +439,7 @@ fn means([even, odd]: Halves, count: u32) -> u32 {
     let reciprocal = 0xffff / count + 1;
     let sums = [even & 0xffff, odd & 0xffff, even >> 16, odd >> 16];
     // Below 2^24: the mean is byte 2.
-    let [a, b, c, d] = sums.map(|sum| (sum + count / 2) * reciprocal);
+    let [a, b, c, d] = cuda_std::array::map(sums, |sum| (sum + count / 2) * reciprocal);
     byte_perm(byte_perm(a, b, 0x0062), byte_perm(c, d, 0x0062), 0x5410)
 }
 

@@ -22,7 +22,7 @@ pub const THREADS: usize = 128;
 pub trait Sample: Pixel {
     /// As `f32`.
     fn widen<const V: usize>(pixels: [Self; V]) -> [f32; V] {
-        pixels.map(Self::to_f32)
+        cuda_std::array::map(pixels, Self::to_f32)
     }
 }
 
@@ -172,7 +172,7 @@ pub fn filter_3x3<T: Sample, const V: usize>(
         here = add([0.0; V], [w0, w1, w2]);
         if i >= 2 {
             let at = (first + i - 2) * width + column;
-            let values = done.map(T::from_f32);
+            let values = cuda_std::array::map(done, T::from_f32);
             if strip.wide {
                 // SAFETY: a row of the picture, which has all of them, aligned as where they are loaded from.
                 unsafe { out.set_vec_unchecked(at, values) };

@@ -49,13 +49,13 @@ impl Loaded {
     /// The elements.
     #[inline(always)]
     pub(crate) fn elements<T: Num, const V: usize>(self) -> [T; V] {
-        let mut words = self.words.map(hint::opaque);
+        let mut words = cuda_std::array::map(self.words, hint::opaque);
         if self.is_repeated {
             // So that this remains a branch: few operands are repeated, and the rest should not pay for it.
             words[0] = hint::opaque(words[0]);
             words = Self::new([elements_of::<T, V>(words)[0]; V], true).words;
         }
-        elements_of(words.map(hint::opaque))
+        elements_of(cuda_std::array::map(words, hint::opaque))
     }
 }
 

@@ -228,7 +228,7 @@ impl<T: Sample> Find<T> for Search {
 impl<T: Value> Find<T> for Values {
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| {
+        cuda_std::array::map(values, |value| {
             if is_inside(plan, value) {
                 value.bin() & (OUTSIDE - 1)
             } else {

@@ -288,7 +288,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                     if Self::BY_BYTE {
                         self.bytes(loaded);
                     } else {
-                        self.vectors::<N, U>(loaded.map(T::of_words), start, channel);
+                        self.vectors::<N, U>(cuda_std::array::map(loaded, T::of_words), start, channel);
                     }
                 } else {
                     self.elements(start, Ord::min(tile, self.x.len() - start));
@@ -430,7 +430,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     #[inline(always)]
     fn bins<const N: usize>(&self, values: [T; N]) -> [u32; N] {
         if Self::BY_VALUE {
-            values.map(|value| value.value_index())
+            cuda_std::array::map(values, |value| value.value_index())
         } else {
             F::bins(&self.plan, self.edges, values)
         }

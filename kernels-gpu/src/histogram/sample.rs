@@ -81,9 +81,9 @@ macro_rules! integers {
             #[inline(always)]
             fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N] {
                 if plan.factor == 0 {
-                    return values.map(|value| bin_at_position(plan, value));
+                    return cuda_std::array::map(values, |value| bin_at_position(plan, value));
                 }
-                values.map(|value| {
+                cuda_std::array::map(values, |value| {
                     let distance = value.wrapping_sub(plan.first as Self) as $bits as u64;
                     let product = (distance * plan.factor as u64).wrapping_add(plan.addend as u64);
                     let bin = ((product >> 32) as u32).wrapping_shr(plan.shift);
@@ -156,7 +156,7 @@ macro_rules! floats {
 
             #[inline(always)]
             fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N] {
-                values.map(|value| bin_at_position(plan, value))
+                cuda_std::array::map(values, |value| bin_at_position(plan, value))
             }
 
             // Negative floats are ordered against their bits.

@@ -397,11 +397,11 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         let (row, column) = (row + A::row(i, 0), column + B::column(i));
         let from = |at: u32| self.operand(at as usize, Self::B_START + stages(ROWS) * B_LEN - at as usize);
         Lane {
-            a: [0, 1, 2, 3].map(|at| match A::ALONG_K {
+            a: cuda_std::array::map([0, 1, 2, 3], |at| match A::ALONG_K {
                 true => from(A::place(row, k + 4 * at)),
                 false => from(A::place(row + at / 2 * 4, k + at % 2 * 4)),
             }),
-            b: [0, 1, 2, 3, 4, 5, 6, 7].map(|at| match B::ALONG_K {
+            b: cuda_std::array::map([0, 1, 2, 3, 4, 5, 6, 7], |at| match B::ALONG_K {
                 true => from(Self::B_START as u32 + B::place(column + at / 4, k + at % 4 * 4)),
                 false => from(Self::B_START as u32 + B::place(column, k + at % 2 * 4)),
             }),
@@ -416,7 +416,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         self.wait(*step);
         let mut stage = Self::stage(*step);
         let mut fragments = Fragments {
-            a: [0, 1, 2, 3].map(|j| Self::rows(lane, stage, 0, j)),
+            a: cuda_std::array::map([0, 1, 2, 3], |j| Self::rows(lane, stage, 0, j)),
             b: [[0.0; 4]; 4],
         };
         unroll!(3, i => {
@@ -486,7 +486,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// Elements `k` and `k + 4` of a row of group `j`, of a half of a stage.
     #[inline(always)]
     fn rows(lane: &Lane, stage: Stage, half: usize, j: usize) -> [f64; 2] {
-        [0, 1].map(|of| {
+        cuda_std::array::map([0, 1], |of| {
             let (from, further) = match A::ALONG_K {
                 true => (lane.a[2 * half + of], j * LINES / 2),
                 false => (lane.a[j % 2 * 2 + of], j / 2 * LINES + half * LINES / 2),

@@ -182,7 +182,7 @@ impl<T: Num<Wide: Float>> Body for Mean<'_, T> {
             store(
                 self.out,
                 self.windows.output(place, place.at),
-                sums.map(|sum| sum.div(count)),
+                cuda_std::array::map(sums, |sum| sum.div(count)),
             );
         }
     }
@@ -385,7 +385,7 @@ impl<T: Num<Wide: Float>> Body for MeanGradient<'_, T> {
             let count = wide_count::<T>(windows, place.at);
             // SAFETY (of both): the caller's promise, for a window and the elements up to the next.
             let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, place.at)) };
-            let share = gradient.map(|gradient| gradient.div(count));
+            let share = cuda_std::array::map(gradient, |gradient| gradient.div(count));
             let elements = windows.elements(place.at);
             for_each(windows.cell(place.at), |element| {
                 let value = if is_in(elements, element) {

@@ -45,7 +45,7 @@ pub trait RandomFloat<const N: usize>: Float {
 impl RandomFloat<4> for f32 {
     #[inline(always)]
     fn uniform(block: [u32; 4]) -> [f32; 4] {
-        block.map(uniform_f32)
+        cuda_std::array::map(block, uniform_f32)
     }
 
     #[inline(always)]
@@ -84,7 +84,9 @@ pub fn uniform<T: RandomFloat<N> + Param, const N: usize>(
     out: SliceMut<'_, T>,
 ) {
     generate::write::<T, N, VECTORS, VECTORS>(out, |v| {
-        T::uniform(random.block(v as u64)).map(|x| x.mul_add(span, low).minimum_number(greatest))
+        cuda_std::array::map(T::uniform(random.block(v as u64)), |x| {
+            x.mul_add(span, low).minimum_number(greatest)
+        })
     });
 }
 
@@ -120,12 +122,12 @@ impl RandomInteger<4> for u32 {
         // Not by `last`, with the word added: that is as many instructions again.
         let length = last.wrapping_add(1);
         if length == 0 {
-            return block.map(|word| low.wrapping_add(word));
+            return cuda_std::array::map(block, |word| low.wrapping_add(word));
         }
-        let products = block.map(|word| u64::from(word) * u64::from(length));
+        let products = cuda_std::array::map(block, |word| u64::from(word) * u64::from(length));
         // Whatever lies below a word, its product with the length adds at most `last` to the lower half.
         if products.iter().all(|&product| product as u32 <= !last) {
-            return products.map(|product| low.wrapping_add((product >> 32) as u32));
+            return cuda_std::array::map(products, |product| low.wrapping_add((product >> 32) as u32));
         }
         let more = more();
         cuda_std::array::from_fn(|k| low.wrapping_add(bounded_u32([more[k], block[k]], last)))
@@ -135,17 +137,19 @@ impl RandomInteger<4> for u32 {
 impl RandomInteger<2> for u64 {
     #[inline(always)]
     fn bounded([a, b, c, d]: [u32; 4], more: impl Fn() -> [u32; 4], low: u64, last: u64) -> [u64; 2] {
-        let words = [[a, b], [c, d]].map(|[low, high]| u64::from(low) | u64::from(high) << 32);
+        let words = cuda_std::array::map([[a, b], [c, d]], |[low, high]| u64::from(low) | u64::from(high) << 32);
         let length = last.wrapping_add(1);
         if length == 0 {
-            return words.map(|word| low.wrapping_add(word));
+            return cuda_std::array::map(words, |word| low.wrapping_add(word));
         }
-        let products = words.map(|word| u128::from(word) * u128::from(length));
+        let products = cuda_std::array::map(words, |word| u128::from(word) * u128::from(length));
         if products.iter().all(|&product| product as u64 <= !last) {
-            return products.map(|product| low.wrapping_add((product >> 64) as u64));
+            return cuda_std::array::map(products, |product| low.wrapping_add((product >> 64) as u64));
         }
         let [e, f, g, h] = more();
-        [[e, f, a, b], [g, h, c, d]].map(|words| low.wrapping_add(bounded_u64(words, last)))
+        cuda_std::array::map([[e, f, a, b], [g, h, c, d]], |words| {
+            low.wrapping_add(bounded_u64(words, last))
+        })
     }
 }
 

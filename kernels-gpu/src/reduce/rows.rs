@@ -411,7 +411,7 @@ fn turn<A: Copy>(chains: [A; CHAINS], first: A) -> [A; CHAINS] {
 fn lift_items<T: Pod, Op: ReduceOp<T>, const N: usize>(items: [[T; N]; ITEMS], first: u32, stride: u32) -> Op::Acc {
     let (first, stride) = (first as u64, stride as u64);
     if N == 1 {
-        return Op::lift_all(items.map(|item| item[0]), first, stride);
+        return Op::lift_all(cuda_std::array::map(items, |item| item[0]), first, stride);
     }
     Op::lift_vectors(items, first * N as u64, stride * N as u64)
 }

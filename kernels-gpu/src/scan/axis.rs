@@ -93,7 +93,7 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
             ..row
         };
         let values = load::<T, Op, V, U>(x, input, start, start.wrapping_add(shift));
-        let totals = values.map(|values| fold(values, Op::combine));
+        let totals = cuda_std::array::map(values, |values| fold(values, Op::combine));
         let (before, all) = Op::scan_warp(totals);
         let before = cuda_std::array::from_fn(|u| Op::combine(carry, before[u]));
         store::<T, Op, V, U>(out, row, start, before, &values, exclusive != 0);

@@ -58,7 +58,7 @@ pub fn attention_decode_tensor<T: Half, const D: usize>(
         return;
     };
     let block = Block::<T, ROWS> {
-        operands: operands.map(|(elements, strides)| Lines::new(elements, strides)),
+        operands: cuda_std::array::map(operands, |(elements, strides)| Lines::new(elements, strides)),
         shape,
         place,
         lanes: 4,

@@ -61,7 +61,9 @@ impl<T: Half> Bias<'_, T> {
     #[inline(always)]
     pub(super) unsafe fn load(&self, to: Shared<T>, [batch, head, query, key]: [u32; 4], barrier: Mbarrier) {
         let [of_batch, of_head, of_query] = self.axes.of;
-        let at = [key, query * of_query, head * of_head, batch * of_batch].map(|at| at as i32);
+        let at = cuda_std::array::map([key, query * of_query, head * of_head, batch * of_batch], |at| {
+            at as i32
+        });
         // SAFETY: the caller's promise.
         unsafe { self.map.load(to, at, barrier) };
     }

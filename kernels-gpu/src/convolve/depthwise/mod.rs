@@ -140,7 +140,10 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
         for place in 0..STRIP {
             if (place as u32) < strip.places {
                 // SAFETY: a place of the strip, whose outputs are the caller's promise.
-                unsafe { self.out.set_vec_unchecked::<V>(at, sums[place].map(T::narrow)) };
+                unsafe {
+                    self.out
+                        .set_vec_unchecked::<V>(at, cuda_std::array::map(sums[place], T::narrow))
+                };
             }
             at = at.wrapping_add(shape.out[3]);
         }
@@ -167,7 +170,7 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
             let at = weight.wrapping_add(k.wrapping_mul(self.shape.all_outputs()));
             // SAFETY: the caller's promise.
             let of_tap: [T; V] = unsafe { self.weights.load_vec_unchecked(at) };
-            let of_tap = of_tap.map(T::widen);
+            let of_tap = cuda_std::array::map(of_tap, T::widen);
             for place in 0..STRIP {
                 for v in 0..V {
                     sums[place][v] = x[place * S + k][v].mul_add(of_tap[v], sums[place][v]);

@@ -263,7 +263,7 @@ impl Line {
             for i in 0..N {
                 // SAFETY: a place of the line, which is the caller's promise.
                 let vector: [T; V] = unsafe { x.load_vec_unchecked(at) };
-                all[i] = vector.map(T::widen);
+                all[i] = cuda_std::array::map(vector, T::widen);
                 at = at.wrapping_add(next);
             }
         } else {

@@ -37,10 +37,10 @@ impl Activate for f32 {
     #[inline(always)]
     fn activate<const N: usize>(activation: Activation, values: [f32; N]) -> [f32; N] {
         match activation {
-            Activation::RELU => values.map(relu),
-            Activation::GELU => values.map(|x| gated(x, 96.0, normal_tail)),
-            Activation::GELU_TANH => values.map(|x| logistic_gated(x, tanh_exponent(x))),
-            Activation::SILU => values.map(|x| logistic_gated(x, -core::f32::consts::LOG2_E * x)),
+            Activation::RELU => cuda_std::array::map(values, relu),
+            Activation::GELU => cuda_std::array::map(values, |x| gated(x, 96.0, normal_tail)),
+            Activation::GELU_TANH => cuda_std::array::map(values, |x| logistic_gated(x, tanh_exponent(x))),
+            Activation::SILU => cuda_std::array::map(values, |x| logistic_gated(x, -core::f32::consts::LOG2_E * x)),
             _ => values,
         }
     }
@@ -50,14 +50,14 @@ impl Activate for f64 {
     #[inline(always)]
     fn activate<const N: usize>(activation: Activation, values: [f64; N]) -> [f64; N] {
         match activation {
-            Activation::RELU => values.map(relu),
-            Activation::GELU => values.map(|x| gated(x, 800.0, double_normal_tail)),
-            Activation::GELU_TANH => values.map(|x| {
+            Activation::RELU => cuda_std::array::map(values, relu),
+            Activation::GELU => cuda_std::array::map(values, |x| gated(x, 800.0, double_normal_tail)),
+            Activation::GELU_TANH => cuda_std::array::map(values, |x| {
                 gated(x, 800.0, |a| {
                     double_logistic(a * Float::mul_add(0.044715, a * a, 1.0) * -TWICE_ROOT)
                 })
             }),
-            Activation::SILU => values.map(|x| gated(x, 800.0, |a| double_logistic(-a))),
+            Activation::SILU => cuda_std::array::map(values, |x| gated(x, 800.0, |a| double_logistic(-a))),
             _ => values,
         }
     }
@@ -67,7 +67,7 @@ impl Activate for i32 {
     #[inline(always)]
     fn activate<const N: usize>(activation: Activation, values: [i32; N]) -> [i32; N] {
         match activation {
-            Activation::RELU => values.map(relu),
+            Activation::RELU => cuda_std::array::map(values, relu),
             _ => values,
         }
     }

@@ -150,7 +150,7 @@ impl<T: Num<Wide = f32>> Old<'_, T> {
 fn lines(strides: [usize; 3], [product, row, _]: [u32; 3], m: u32) -> [usize; 2] {
     let row = hint::pinned(row);
     let line = |row: u32| product as usize * strides[0] + Ord::min(row, m - 1) as usize * strides[1];
-    [row, row + 8].map(line)
+    cuda_std::array::map([row, row + 8], line)
 }
 
 /// Whether a thread must not load what is beyond the matrix: there it loads the last element, which is another thread's and
@@ -198,7 +198,7 @@ unsafe fn of_lines<T: Num, const N: usize>(
     [m, _]: [u32; 2],
 ) -> [u32; N] {
     // SAFETY: in the matrix.
-    let values = lines(strides, at, m).map(|line| unsafe { element(elements, line) });
+    let values = cuda_std::array::map(lines(strides, at, m), |line| unsafe { element(elements, line) });
     let mut words = [0; N];
     for i in 0..N / 2 {
         set_pair(&mut words, i, [values[i % 2]; 2]);
@@ -233,7 +233,7 @@ fn spread<T: Num, const N: usize>(of_row: u32) -> [u32; N] {
             let word = of(4 * i as u32 + pair);
             [words[2 * i], words[2 * i + 1]] = [word; 2];
         } else {
-            let of_pair = [0, 1].map(|element| of(8 * i as u32 + 2 * pair + element));
+            let of_pair = cuda_std::array::map([0, 1], |element| of(8 * i as u32 + 2 * pair + element));
             [words[4 * i], words[4 * i + 1]] = of_pair;
             [words[4 * i + 2], words[4 * i + 3]] = of_pair;
         }

@@ -184,7 +184,7 @@ pub(super) unsafe fn row<T: Num, const N: usize>(
     let at = product * strides[0] + row * strides[1] + column * strides[2];
     // SAFETY (of both): the caller's promise. With rows of a multiple of `N`, the whole vector is in front of the end.
     if column < n && is_wide::<T, N>(elements, strides, n) {
-        return unsafe { elements.get_vec_unchecked::<N>(at) }.map(T::widen);
+        return cuda_std::array::map(unsafe { elements.get_vec_unchecked::<N>(at) }, T::widen);
     }
     cuda_std::array::from_fn(|i| match column + i < n {
         true => unsafe { element(elements, at + i * strides[2]) }.widen(),
@@ -331,7 +331,7 @@ unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>
                 let old: [T::Wide; WIDTH] = unsafe { row(old, strides, at, n) };
                 values = cuda_std::array::from_fn(|i| beta.mul_add(old[i], values[i]));
             }
-            let values = epilogue.finish_row(values, at, n).map(T::narrow);
+            let values = cuda_std::array::map(epilogue.finish_row(values, at, n), T::narrow);
             // SAFETY: as what was read.
             unsafe { set_row(out, strides, at, n, values) };
             row_number += rows;

@@ -84,12 +84,12 @@ impl Multiply<Ampere> for Tf32 {
 
     #[inline(always)]
     fn a(words: [u32; 4]) -> [f32; 4] {
-        words.map(|word| mma::nearest_tf32(f32::from_bits(word)))
+        cuda_std::array::map(words, |word| mma::nearest_tf32(f32::from_bits(word)))
     }
 
     #[inline(always)]
     fn b(words: [u32; 2]) -> [f32; 2] {
-        words.map(|word| mma::nearest_tf32(f32::from_bits(word)))
+        cuda_std::array::map(words, |word| mma::nearest_tf32(f32::from_bits(word)))
     }
 
     #[inline(always)]

@@ -305,7 +305,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     #[inline(always)]
     fn warp_place() -> [u32; 2] {
         let warp = warp::uniform(thread::thread_idx_x() / 32);
-        let [rows, columns] = Self::WARP.map(|side| side as u32);
+        let [rows, columns] = cuda_std::array::map(Self::WARP, |side| side as u32);
         let across = COLUMNS as u32 / columns;
         [warp / across * rows, warp % across * columns]
     }
@@ -498,10 +498,10 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     /// Adds those of one of the instructions along k.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn multiply_step(step: usize, fragments: &Fragments, sums: &mut Sums<T::Sum>) {
-        let a = fragments.a.map(T::a);
-        let b = fragments
-            .b
-            .map(|[low0, high0, low1, high1]| [T::b([low0, high0]), T::b([low1, high1])]);
+        let a = cuda_std::array::map(fragments.a, T::a);
+        let b = cuda_std::array::map(fragments.b, |[low0, high0, low1, high1]| {
+            [T::b([low0, high0]), T::b([low1, high1])]
+        });
         let [rows, columns] = [Self::GROUPS[0], 2 * Self::GROUPS[1]];
         unroll!(4, outer => {
             unroll!(8, inner => {

@@ -358,7 +358,7 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
         // Of four matrices of 8 lines × 16 bytes of k: eight lanes say where each one's rows are.
         let (second, fourth) = (lane / 8 % 2, lane / 16);
         let (lines, bytes) = if A { (second, fourth) } else { (fourth, second) };
-        let at = [0, 1, 2, 3].map(|number| match (ALONG_K, size_of::<E>()) {
+        let at = cuda_std::array::map([0, 1, 2, 3], |number| match (ALONG_K, size_of::<E>()) {
             (true, 8) => {
                 let line = first + lane / 4;
                 line * LINE + swizzled::<E>(true, line, lane % 4 / 2 + 2 * (number % 2)) * PIECE + lane % 2 * 8

@@ -225,9 +225,15 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             if part.row + row < part.m && part.column + column < part.n {
                 // SAFETY: of the 32 rows in memory.
                 let sums = unsafe { part.memory.get_vec_unchecked((row * Self::PITCH + column) as usize) };
-                let at = [part.product, part.row + row, part.column + column].map(|i| i as usize);
+                let at = cuda_std::array::map([part.product, part.row + row, part.column + column], |i| i as usize);
                 // SAFETY: the row and the column, a multiple of four, are in C.
-                unsafe { result.finish::<4, G>(at, sums, [part.m, part.n].map(|length| length as usize)) };
+                unsafe {
+                    result.finish::<4, G>(
+                        at,
+                        sums,
+                        cuda_std::array::map([part.m, part.n], |length| length as usize),
+                    )
+                };
             }
             row += 32 / lanes;
         }
@@ -286,7 +292,7 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
     unsafe fn old<const N: usize>(&self, at: usize) -> [C::Wide; N] {
         // SAFETY: the caller's promise.
         let old: [C; N] = unsafe { self.stored().get_vec_unchecked::<N>(at) };
-        old.map(C::widen)
+        cuda_std::array::map(old, C::widen)
     }
 
     /// The elements of `c`, to be read.
@@ -303,7 +309,7 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
     /// As for [`old`](Self::old).
     #[inline(always)]
     unsafe fn set<const N: usize, G: Generation>(&self, at: usize, sums: [C::Wide; N], old: Option<[C::Wide; N]>) {
-        let values = self.scaled(sums, old).map(nearest::<C, G>);
+        let values = cuda_std::array::map(self.scaled(sums, old), nearest::<C, G>);
         // SAFETY: the caller's promise.
         unsafe { self.c.set_vec_unchecked::<N>(at, values) };
     }
@@ -325,7 +331,7 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
         }
         let values = self.epilogue.finish_row(self.scaled(sums, Some(old)), at, n);
         // SAFETY: the caller's promise.
-        unsafe { epilogue::set_row(self.c, strides, at, n, values.map(nearest::<C, G>)) };
+        unsafe { epilogue::set_row(self.c, strides, at, n, cuda_std::array::map(values, nearest::<C, G>)) };
     }
 
     /// `alpha · sums + beta · old`; where `beta` is 0, the old elements are not asked for.

@@ -156,7 +156,7 @@ where
                     };
                 }
                 if OF_WEIGHTS {
-                    let [a, b, c] = tap.map(|tap| tap as i32);
+                    let [a, b, c] = cuda_std::array::map(tap, |tap| tap as i32);
                     let at = [channel, c, b, a, tile.column as i32];
                     unsafe { self.b.load(self.operands(Self::B + stage * b_bytes(R)), at, full) };
                 }
@@ -187,7 +187,7 @@ where
         for tile in self.tiles_of_block() {
             let sums = self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place);
             let first = places.tile(tile.row / TILE_M as u32);
-            let [image, a, b, c] = places.line(first, warp * BOX_M as u32).map(|at| at as i32);
+            let [image, a, b, c] = cuda_std::array::map(places.line(first, warp * BOX_M as u32), |at| at as i32);
             unroll!(8, number => {
                 if number * Self::OF_BOX < R {
                     let from = number * Self::OF_BOX;

@@ -416,7 +416,7 @@ impl StageScales {
     /// What the sums of a thread's two rows are multiplied with.
     #[inline(always)]
     pub(in crate::matmul) fn factors(self) -> [f32; 2] {
-        self.of_rows.map(|of_row| of_row * self.of_columns)
+        cuda_std::array::map(self.of_rows, |of_row| of_row * self.of_columns)
     }
 }
 

@@ -163,7 +163,7 @@ where
             } else {
                 (tile.row, tile.column)
             };
-            let [row, column, product] = [row, column, tile.product].map(|at| at as i32);
+            let [row, column, product] = [row as i32, column as i32, tile.product as i32];
             // SAFETY: boxes of the map, by the kernel's contract, whose memory is not written before it has been read.
             unsafe {
                 self.c.store([column, row, product], to.cast());

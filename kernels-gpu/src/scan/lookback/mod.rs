@@ -218,7 +218,7 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         if !tile.window.whole {
             return [Words::default(); U];
         }
-        cuda_std::array::from_fn(|u| {
+        core::array::from_fn(|u| {
             // SAFETY: the whole tile is the row's, and aligned.
             words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
         })

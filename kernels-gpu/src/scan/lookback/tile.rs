@@ -31,7 +31,7 @@ impl Tile {
         self,
         loaded: [Words; U],
     ) -> [Op::Acc; U] {
-        cuda_std::array::from_fn(|u| {
+        core::array::from_fn(|u| {
             let vector: [T; V] = vector(loaded[u].map(hint::opaque));
             Op::lift_in_order(vector, self.index::<V>(u))
         })
@@ -46,7 +46,7 @@ impl Tile {
             let values = self.window.lift::<T, Op, V>(vector, at::<V>(u), self.index::<V>(u));
             let of_u = fold(values, Op::combine);
             // Registers have no numbers: each is asked whether it is meant.
-            totals = cuda_std::array::from_fn(|v| if v == u { of_u } else { totals[v] });
+            totals = core::array::from_fn(|v| if v == u { of_u } else { totals[v] });
         }
         totals
     }

@@ -116,7 +116,7 @@ pub fn attention_bias_gradient(
 #[inline(always)]
 fn store(mut sums: Scores, out: SliceMut<'_, f32>, shape: &AttentionShape, plan: &BiasPlan, place: &BiasTile) {
     let [over_queries, over_keys] = plan.is_over(shape);
-    let [.., lines, columns] = plan.sums(shape).map(|n| n as usize);
+    let [.., lines, columns] = cuda_std::array::map(plan.sums(shape), |n| n as usize);
     if over_queries {
         unroll!(8, j => {
             let sum = (sums[0][j] + sums[1][j]) + (sums[2][j] + sums[3][j]);

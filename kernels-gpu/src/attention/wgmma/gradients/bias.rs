@@ -233,7 +233,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     /// The first query and the first key of the tile.
     #[inline(always)]
     fn first(&self) -> [u32; 2] {
-        [0, 1].map(|axis| self.tile.tile[axis] * TILE[axis])
+        cuda_std::array::map([0, 1], |axis| self.tile.tile[axis] * TILE[axis])
     }
 
     /// What pair `number` of a problem and a head has there, if one of its queries sees one of its keys: the two, and the sequence.
@@ -300,7 +300,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
                 continue;
             };
             let query = row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0;
-            let known = [0, 8].map(|more| self.known.of(head, &sequence, query + more));
+            let known = cuda_std::array::map([0, 8], |more| self.known.of(head, &sequence, query + more));
             let places = [place, place.next()];
             place = places[1].next();
             let pair = Pair {
@@ -382,7 +382,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     fn store(&self, mut sums: Sums, out: SliceMut<'_, f32>, plan: &BiasPlan) {
         let thread = thread::thread_idx_x();
         let [over_queries, _] = plan.is_over(&self.shape);
-        let [.., lines, columns] = plan.sums(&self.shape).map(|n| n as usize);
+        let [.., lines, columns] = cuda_std::array::map(plan.sums(&self.shape), |n| n as usize);
         let [row, key] = self.first();
         let (own_row, column) = Accumulator::<PRODUCTS>::place(thread, 0);
         let row = row + (thread / 128 - 1) * LINES as u32 + own_row;

@@ -51,7 +51,9 @@ where
         }
         let [mut head, line] = walk.begin(queries(R) as u32);
         let mut work = Work {
-            own: [0, 1].map(|operand| MatrixDescriptor::new(self.own(operand, consumer as usize), 16, 1024)),
+            own: cuda_std::array::map([0, 1], |operand| {
+                MatrixDescriptor::new(self.own(operand, consumer as usize), 16, 1024)
+            }),
             consumer,
             row: walk.row + consumer * LINES as u32,
             place: Place::FIRST,
@@ -271,7 +273,7 @@ where
         let to = self.sums();
         let first = 4 * (thread::thread_idx_x() as usize - 128);
         unroll!(8, j => {
-            let four = [0, 1, 2, 3].map(|i| sums.element(4 * j + i));
+            let four = cuda_std::array::map([0, 1, 2, 3], |i| sums.element(4 * j + i));
             // SAFETY: within the tile, at a multiple of 16 bytes.
             unsafe { to.set_vec_unchecked(j * FOURS + first, four) };
         });

@@ -51,7 +51,9 @@ pub unsafe fn attention_gradients_of_sums<T: Half>(
     if begin < end {
         let from = number * SUMS[0] * SUMS[1] + 4 * thread as usize;
         // SAFETY: in the tile, by the kernel's contract, at a multiple of 16 bytes.
-        let fours = [0, 1, 2, 3, 4, 5, 6, 7].map(|j| unsafe { sums.load_vec_unchecked::<4>(from + j * FOURS) });
+        let fours = cuda_std::array::map([0, 1, 2, 3, 4, 5, 6, 7], |j| unsafe {
+            sums.load_vec_unchecked::<4>(from + j * FOURS)
+        });
         elements.update(|i, _| fours[i / 4][i % 4]);
     }
     // A consumer has half of the queries, or a piece of each.

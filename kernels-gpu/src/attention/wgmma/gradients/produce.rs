@@ -21,7 +21,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
         let mut place = Place::FIRST;
         let [mut head, mut line] = walk.begin(queries(R) as u32);
         for _ in 0..walk.tiles() {
-            let known = [0, 1, 2, 3].map(|i| match i < queries(R) as u32 / 32 {
+            let known = cuda_std::array::map([0, 1, 2, 3], |i| match i < queries(R) as u32 / 32 {
                 true => self.known.of([walk.batch, head], &walk.sequence, line + lane + 32 * i),
                 false => [0.0; 2],
             });

@@ -118,7 +118,7 @@ impl<T: Input<Element = T> + Pod> Block<'_, T, f32, REGISTERS> {
         for tile in self.tiles_of_block() {
             let first = tile.column / CHANNELS as u32;
             let chunks: [Chunk; CHUNKS] = cuda_std::array::from_fn(|i| places.chunk(first + i as u32));
-            let sources = chunks.map(|chunk| places.source(chunk.tap));
+            let sources = cuda_std::array::map(chunks, |chunk| places.source(chunk.tap));
             let mut at = places.tile(tile.product * (self.shape.k / PLACES as u32));
             let mut k = 0;
             while k < self.shape.k {
@@ -126,7 +126,7 @@ impl<T: Input<Element = T> + Pod> Block<'_, T, f32, REGISTERS> {
                 let full = self.full(place.stage);
                 full.arrive_expect_tx((A_BYTES + B_BYTES) as u32);
                 let stage = place.stage as usize;
-                let [image, a, b, c] = at.map(|at| at as i32);
+                let [image, a, b, c] = cuda_std::array::map(at, |at| at as i32);
                 // SAFETY (of both): boxes of the map are, by the kernel's contract, as large as the stage has room for them, at
                 // multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
                 unroll!(2, i => {
