@@ -7,7 +7,7 @@
 //! more of the time that rustc took to find out what it should.
 //!
 //! Two places take `core`'s all the same, as they would spill more registers: scans by look-back, and depthwise
-//! convolutions where they leave out what is not in the line.
+//! convolutions where they leave out what is not in the line. So do arrays of what is not copied.
 
 use core::mem::MaybeUninit;
 

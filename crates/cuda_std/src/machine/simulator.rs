@@ -6,7 +6,8 @@
 //! such accesses may wait for another thread in vain; so each is a place at which a launch that never ends is given up.
 //!
 //! What kernels call all the time is to be inlined where they are optimised. Where they are not, as in tests, inlining would
-//! compile it as slow as they are: it stays a function of this crate, which is optimised.
+//! compile it as slow as they are: it stays a function of this crate, which is optimised, but for what is so short that rustc
+//! inlines it into other crates unasked.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
