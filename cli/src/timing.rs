@@ -9,8 +9,6 @@ use warpsmith::{Event, Stream};
 /// The phases of an operation on one stream, in order, each between two events.
 pub struct Timings {
     stream: Stream,
-    /// Where the phase that is timed began.
-    begun: Option<Event>,
     phases: Vec<(&'static str, Duration)>,
 }
 
@@ -18,7 +16,6 @@ impl Timings {
     pub fn new(stream: &Stream) -> Self {
         Self {
             stream: stream.clone(),
-            begun: None,
             phases: Vec::new(),
         }
     }
@@ -33,22 +30,15 @@ impl Timings {
         phase: &'static str,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        self.begin()?;
+        let start = self.stream.record()?;
         let result = work()?;
-        self.end(phase)?;
+        self.end(phase, &start)?;
         Ok(result)
     }
 
-    fn begin(&mut self) -> warpsmith::Result<()> {
-        self.begun = Some(self.stream.record()?);
-        Ok(())
-    }
-
-    fn end(&mut self, phase: &'static str) -> warpsmith::Result<()> {
+    fn end(&mut self, phase: &'static str, start: &Event) -> warpsmith::Result<()> {
         let end = self.stream.record()?;
-        if let Some(begun) = self.begun.take() {
-            self.phases.push((phase, end.elapsed_since(&begun)?));
-        }
+        self.phases.push((phase, end.elapsed_since(start)?));
         Ok(())
     }
 
