@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the kernels crate in `fixture/` for real. `core` is built twice, once for each profile: that of the release
 //! profile is the workspace's own, if it has built device code, the other is kept in cargo's folder for test files. Only
-//! the tests of the cache have one.
+//! the tests of the cache have one. Where device code is not wanted, what compiles it is ignored.
 
 use cuda_builder::{CudaBuilder, CudaBuilderError, DebugInfo, NvvmArch, PtxFile};
 use std::fs;
@@ -16,18 +16,23 @@ struct Fixture {
 
 impl Fixture {
     fn new(test: &str) -> Self {
-        static WITHOUT_CACHE: Once = Once::new();
-        WITHOUT_CACHE.call_once(|| {
-            // Below a file there are no folders.
+        static PREPARE: Once = Once::new();
+        PREPARE.call_once(|| {
+            // Below a file there are no folders, so there is no cache.
             fs::create_dir_all(scratch()).unwrap();
             fs::write(scratch().join("file"), "").unwrap();
             // SAFETY: nothing in this process reads the environment but by way of `std`, which guards it.
-            unsafe { std::env::set_var("XDG_CACHE_HOME", scratch().join("file")) };
+            unsafe {
+                std::env::set_var("XDG_CACHE_HOME", scratch().join("file"));
+                std::env::remove_var("WARPSMITH_SIM_ONLY");
+                // What cargo gives the tests of a package that has a build script.
+                std::env::remove_var("OUT_DIR");
+            }
             share_core();
         });
         let root = scratch().join(test);
         let _ = fs::remove_dir_all(&root);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixture");
         for file in [
             "kernels/Cargo.toml",
             "kernels/src/lib.rs",
@@ -164,6 +169,7 @@ fn assert_no_path_of_this_machine(ptx: &str) {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn modules_for_two_architectures() {
     let fixture = Fixture::new("two");
     let archs = [NvvmArch::Compute90a, NvvmArch::Compute75];
@@ -231,6 +237,7 @@ mod functions {
 "#;
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn functions_come_out_one_by_one_with_what_they_reach() {
     let fixture = Fixture::new("functions");
     fixture.edit("kernels/src/lib.rs", |text| {
@@ -266,6 +273,7 @@ fn functions_come_out_one_by_one_with_what_they_reach() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     let fixture = Fixture::new("script");
     let output = fixture.run_build_script(|_| ());
@@ -319,6 +327,7 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_stands_still_is_not_written_and_what_is_stale_goes() {
     let fixture = Fixture::new("again");
     let first = fixture.build().unwrap();
@@ -350,6 +359,7 @@ fn the_variable_for_the_simulator_alone_compiles_nothing() {
 
 /// Of a package with a name of its own: other tests build the fixture in between.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_is_fresh_is_not_compiled_again() {
     let fixture = Fixture::new("fresh");
     fixture.edit("kernels/Cargo.toml", |manifest| {
@@ -396,6 +406,7 @@ fn what_is_fresh_is_not_compiled_again() {
 
 /// What rustc compiles incrementally is what it compiles from nothing. Of a package with a name of its own.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn an_edit_gives_what_a_build_from_nothing_gives() {
     let fixture = Fixture::new("steady");
     fixture.edit("kernels/Cargo.toml", |manifest| {
@@ -439,6 +450,7 @@ fn an_edit_gives_what_a_build_from_nothing_gives() {
 /// with a name of its own.
 #[cfg(unix)]
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_a_killed_build_leaves_is_not_taken_in() {
     use std::os::unix::fs::PermissionsExt;
     use std::process::Stdio;
@@ -482,6 +494,7 @@ fn what_a_killed_build_leaves_is_not_taken_in() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn line_tables_and_checks_on_request() {
     let fixture = Fixture::new("debug");
     // A `core` of its own, while which is built the other tests go on: a target folder of its own.
@@ -525,6 +538,7 @@ mod writes {
 "#;
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn debug_formatting_goes_where_it_is_not_wanted() {
     let fixture = Fixture::new("fmt_debug");
     fixture.edit("kernels/src/lib.rs", |text| text + WRITES);
@@ -538,6 +552,7 @@ fn debug_formatting_goes_where_it_is_not_wanted() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
     let fixture = Fixture::new("broken");
     fixture.edit("kernels/src/reduce.rs", |text| {
@@ -560,6 +575,7 @@ fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
 
 /// As two operators of one name would have, in two modules of a crate.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn two_entries_of_one_name_do_not_compile() {
     let fixture = Fixture::new("twice");
     fixture.edit("kernels/src/reduce.rs", |text| {
@@ -590,6 +606,7 @@ fn errors_of_cargo_are_shown_too() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn entries_need_notes() {
     let fixture = Fixture::new("notes");
     fixture.edit("kernels/src/lib.rs", |text| {
@@ -730,6 +747,7 @@ impl Cached {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_second_clone_compiles_nothing() {
     let cache = scratch().join("cache-of-clones");
     let _ = fs::remove_dir_all(&cache);
@@ -764,6 +782,7 @@ fn a_second_clone_compiles_nothing() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_has_changed_is_not_taken_from_the_cache() {
     let cache = scratch().join("cache-of-edits");
     let _ = fs::remove_dir_all(&cache);
@@ -812,6 +831,7 @@ fn what_has_changed_is_not_taken_from_the_cache() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_is_broken_in_the_cache_is_made_again() {
     let cache = scratch().join("cache-of-broken");
     let _ = fs::remove_dir_all(&cache);
