@@ -55,7 +55,12 @@ fn compute<T: Value + Attend>(run: &mut Run, heads: usize, shape: [usize; 3], le
 
 pub(super) fn attentions(run: &mut Run) {
     match run.generation() {
-        HOPPER => each_type!(run, on_hopper: f16 bf16),
+        HOPPER => {
+            each_type!(run, on_hopper: f16 bf16);
+            // So many heads that a block has more tiles than there are stages. Both types have one code.
+            compute::<f16>(run, 5, [16, 16, 64], None);
+            compute::<bf16>(run, 5, [16, 16, 128], None);
+        }
         AMPERE => each_type!(run, few_queries_on_ampere: f16 bf16),
         _ => each_type!(run, on_ordinary_cores: f32 f16 bf16),
     }
@@ -93,51 +98,60 @@ fn on_hopper<T: Value + Attend>(run: &mut Run) {
         let operands = Operands::<T>::new(run, 1, shape, None);
         let bias = operands.bias(run, [true, true]);
         run.keep(operands.attention().bias(&bias).compute());
-        // So many heads that a block has more tiles than there are stages.
-        compute::<T>(run, 5, [16, 16, dim], None);
     }
 }
 
 pub(super) fn gradients(run: &mut Run) {
     match run.generation() {
         HOPPER => {
-            each_type!(run, gradients_on_hopper: f16 bf16);
-            differentiate_many_tiles(run);
+            gradients_of_one_tile(run);
+            gradients_of_many_tiles(run);
         }
         _ => {
-            for dim in [64, 128, 256] {
-                let shape = [16 + run.len(60), run.len(70), dim - 8 + run.len(8)];
+            // Two tiles of queries, two of keys, and one.
+            let shapes = [
+                [64 + run.len(9), run.len(20), 56 + run.len(8)],
+                [run.len(20), 64 + run.len(9), 120 + run.len(8)],
+                [run.len(30), run.len(20), 248 + run.len(8)],
+            ];
+            for shape in shapes {
                 differentiate::<f32>(run, shape, None);
             }
             for axes in [[true, true], [false, true], [true, false]] {
                 let shape = [16 + run.len(60), run.len(70), 8];
-                differentiate_bias::<f32>(run, shape, axes);
+                let length = run.len(shape[1]);
+                differentiate_bias::<f32>(run, 2, shape, length, axes);
             }
         }
     }
 }
 
-fn gradients_on_hopper<T: Value + Attend>(run: &mut Run) {
-    for dim in [64, 128] {
+/// By each entry of f16.
+fn gradients_of_one_tile(run: &mut Run) {
+    for (dim, heads) in [(64, 2), (128, 1)] {
         for length in [None, Some(run.len(50))] {
             let shape = [16 + run.len(40), 50 + run.len(20), dim];
-            differentiate::<T>(run, shape, length);
+            differentiate::<f16>(run, shape, length);
         }
         let shape = [16 + run.len(20), 50 + run.len(20), dim];
-        differentiate_bias::<T>(run, shape, [dim == 64, true]);
+        let length = run.len(shape[1]);
+        differentiate_bias::<f16>(run, heads, shape, length, [dim == 64, true]);
     }
 }
 
-/// More tiles than there are stages, of queries and of keys, and blocks that wait for one another.
-fn differentiate_many_tiles(run: &mut Run) {
-    differentiate::<bf16>(run, [300, 150, 64], None);
+/// By each entry of bf16, whose code is that of f16. A ring has two stages, and tiles of 128 queries, or 64 of long lines; a block
+/// has 128 keys, and waits for the block of those before them.
+fn gradients_of_many_tiles(run: &mut Run) {
+    // Three tiles, and two blocks; then three blocks.
+    differentiate::<bf16>(run, [260, 130, 64], None);
     differentiate::<bf16>(run, [20, 280, 128], None);
+    // Two tiles, and a block of keys that do not count.
+    let length = 20 + run.len(80);
+    differentiate::<bf16>(run, [150, 140, 64], Some(length));
+    // Two tiles, and two blocks; then three tiles, and heads that share a bias: of each, two places of a ring of three.
+    differentiate_bias::<bf16>(run, 1, [140, 130, 64], 129, [true, true]);
     let length = run.len(20);
-    differentiate::<bf16>(run, [150, 20, 64], Some(length));
-    differentiate::<bf16>(run, [20, 280, 64], Some(130 + length));
-    differentiate_bias::<bf16>(run, [140, 130, 64], [true, true]);
-    differentiate_bias::<bf16>(run, [150, 20, 128], [true, true]);
-    differentiate_bias::<bf16>(run, [20, 150, 64], [true, true]);
+    differentiate_bias::<bf16>(run, 2, [150, 20, 128], length, [true, true]);
 }
 
 fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Option<usize>) {
@@ -150,9 +164,14 @@ fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Op
 }
 
 /// Of operands, and of a bias that has an element for each query, and for each key, or not.
-fn differentiate_bias<T: Value + Attend>(run: &mut Run, shape: [usize; 3], axes: [bool; 2]) {
-    let length = run.len(shape[1]);
-    let operands = Operands::<T>::new(run, 2, shape, Some(length));
+fn differentiate_bias<T: Value + Attend>(
+    run: &mut Run,
+    heads: usize,
+    shape: [usize; 3],
+    length: usize,
+    axes: [bool; 2],
+) {
+    let operands = Operands::<T>::new(run, heads, shape, Some(length));
     let bias = operands.bias(run, axes);
     let attention = || operands.attention().bias(&bias);
     let (out, log_sums) = run.ok(attention().compute_with_log_sum_exp());

@@ -49,19 +49,28 @@ fn combine<T: Value + Reduce<Op>, Op: ReduceOp<T>>(run: &mut Run) {
 }
 
 pub(super) fn scans(run: &mut Run) {
-    each_type!(run, scan_all: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+    // Of each number of bytes an element may have, and of what is summed in.
+    each_type!(run, scan_long: f32 f64 f16 u8);
+    each_type!(run, scan_short: bf16 i32 i64 u16 u32 u64);
 }
 
-fn scan_all<T: Value + Number>(run: &mut Run) {
-    scan::<T, Sum>(run, true);
-    scan::<T, Product>(run, false);
-    scan::<T, Min>(run, false);
-    scan::<T, Max>(run, false);
+fn scan_long<T: Value + Number>(run: &mut Run) {
+    scan_all::<T>(run, 2 * lookback::tile_len::<T, Sum>());
 }
 
-/// With several tiles of a block if `long`.
-fn scan<T: Value + Scan<Op> + ScanTree<Op, Output = Op::Output>, Op: ReduceOp<T>>(run: &mut Run, long: bool) {
-    let tiles = if long { 2 * lookback::tile_len::<T, Op>() } else { 0 };
+fn scan_short<T: Value + Number>(run: &mut Run) {
+    scan_all::<T>(run, 0);
+}
+
+/// Sums of `tiles` more elements.
+fn scan_all<T: Value + Number>(run: &mut Run, tiles: usize) {
+    scan::<T, Sum>(run, tiles);
+    scan::<T, Product>(run, 0);
+    scan::<T, Min>(run, 0);
+    scan::<T, Max>(run, 0);
+}
+
+fn scan<T: Value + Scan<Op> + ScanTree<Op, Output = Op::Output>, Op: ReduceOp<T>>(run: &mut Run, tiles: usize) {
     let len = tiles + run.len(700);
     let x = run.array::<T, _>(len);
     run.keep(x.inclusive_scan::<Op>());
