@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{dim, fault};
@@ -30,6 +30,13 @@ fn passes(case: &str, limit: &str) -> String {
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success(), "{text}");
     text
+}
+
+/// The first thread of each block sleeps for a moment: these kernels wait, and are not to keep a core busy.
+fn pause() {
+    if thread_idx() == dim(0, 0, 0) {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -61,6 +68,7 @@ fn endless_loops() {
         let started = Instant::now();
         let fault: Fault = fault(LaunchConfig::new(2, 64), &|| {
             while block_idx().x == 1 {
+                pause();
                 step();
             }
         });
@@ -111,7 +119,7 @@ fn a_loop_that_cannot_be_stopped_is_reported() {
 fn endless_and_deaf() {
     let _ = launch("deaf", &LaunchConfig::new(2, (4, 2)), &|| {
         while block_idx().x == 1 && thread_idx() == dim(3, 1, 0) {
-            black_box(());
+            thread::sleep(Duration::from_millis(1));
         }
     });
 }
@@ -128,6 +136,7 @@ fn long() {
     let (blocks, started) = (AtomicU32::new(0), Instant::now());
     launch("long", &LaunchConfig::new(40, 1), &|| {
         while started.elapsed() < Duration::from_millis(50) * (block_idx().x + 1) {
+            pause();
             yield_now("nanosleep");
         }
         blocks.fetch_add(1, Relaxed);
@@ -150,6 +159,7 @@ fn long_cooperative() {
     launch_cooperative("long", &LaunchConfig::new(3, 2), &|| {
         for round in 1..=40 {
             while started.elapsed() < Duration::from_millis(50) * round {
+                pause();
                 yield_now("nanosleep");
             }
             grid_barrier("sync");
@@ -182,6 +192,7 @@ fn long_clusters() {
     in_clusters(&|| {
         for round in 1..=40 {
             while started.elapsed() < Duration::from_millis(50) * round {
+                pause();
                 yield_now("nanosleep");
             }
             cluster_barrier("sync");
@@ -196,6 +207,7 @@ fn long_clusters() {
 fn endless_cluster() {
     let error = in_clusters(&|| {
         while block_idx().x == 2 {
+            pause();
             yield_now("nanosleep");
         }
         cluster_barrier("sync");
@@ -217,6 +229,7 @@ fn a_block_that_never_comes_to_the_grid_barrier_is_ended() {
 fn endless_cooperative() {
     let error = launch_cooperative("kernel", &LaunchConfig::new(4, 64), &|| {
         while block_idx().x == 2 {
+            pause();
             yield_now("nanosleep");
         }
         grid_barrier("sync");
@@ -230,7 +243,7 @@ fn endless_cooperative() {
 #[test]
 fn no_limit() {
     let mut child = start("endless_loops", "0");
-    std::thread::sleep(Duration::from_millis(1000));
+    thread::sleep(Duration::from_millis(1000));
     assert!(child.try_wait().unwrap().is_none(), "it was given up");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -18,7 +18,7 @@ fn waiting_kernels_are_given_up() {
         "--nocapture",
         "--test-threads=1",
     ]);
-    let output = this.env("WARPSMITH_SIM_TIMEOUT", "0.1").output().unwrap();
+    let output = this.env("WARPSMITH_SIM_TIMEOUT", "0.05").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !text.contains("cannot be stopped"), "{text}");
 }
@@ -64,7 +64,7 @@ fn waiting_kernels() {
             Err(Error::Fault(fault)) => fault,
             other => panic!("loop {number}: a fault was expected, not {other:?}"),
         };
-        let wanted = "no block has ended for 0.1 s, the limit that WARPSMITH_SIM_TIMEOUT sets: this thread waits in `";
+        let wanted = "no block has ended for 0.05 s, the limit that WARPSMITH_SIM_TIMEOUT sets: this thread waits in `";
         let rest = fault
             .message
             .strip_prefix(wanted)
