@@ -145,7 +145,7 @@ fn a_closed_pipe_is_no_panic() {
     let commands: [&[&str]; 3] = [
         &["devices"],
         &["reduce", "sum", "x.npy"],
-        &["demo", "--len", "100", "--types", "i32"],
+        &["bench", "--only", "copy", "--sizes", "100", "--repeats", "1"],
     ];
     for args in commands {
         let mut command = place.command(args);

@@ -98,7 +98,8 @@ impl Problem {
             Form::Packed => (HEADS, usize::MAX),
             _ => (HEADS, POSITIONS),
         };
-        let heads = most_heads.min(n / dim);
+        // Of few elements each head has as many positions as there are heads, rather than one.
+        let heads = most_heads.min((n / dim).isqrt());
         let all = n / dim / heads;
         let positions = all.min(most);
         let keys = [all / positions, heads, positions, dim];
