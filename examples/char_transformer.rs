@@ -492,7 +492,7 @@ fn main() -> Result<()> {
             alphabet: 0,
             width: 16,
             heads: 2,
-            batch: 4,
+            batch: 2,
             length: 16,
             steps: 10,
             learning_rate: 0.02,
