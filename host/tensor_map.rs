@@ -314,6 +314,54 @@ fn swizzle_line(swizzle: Swizzle) -> Option<usize> {
     }
 }
 
+/// A map of an array that a kernel reads by it, and writes by another argument.
+#[derive(Debug)]
+pub(crate) struct TensorMapInPlace<T> {
+    raw: RawTensorMap,
+    _element: PhantomData<T>,
+}
+
+impl<T> TensorMapArg<'_, T> {
+    /// The map as an argument of a launch that writes the elements by another one.
+    ///
+    /// # Safety
+    ///
+    /// The launch that takes this argument also takes the array mutably, and its kernel reads by it only what nothing writes
+    /// meanwhile.
+    pub(crate) unsafe fn in_place(&self) -> TensorMapInPlace<T> {
+        TensorMapInPlace {
+            raw: self.raw,
+            _element: PhantomData,
+        }
+    }
+}
+
+impl<T> TensorMapMutArg<'_, T> {
+    /// [`TensorMapArg::in_place`] of the same map.
+    ///
+    /// # Safety
+    ///
+    /// That function's.
+    pub(crate) unsafe fn in_place(&self) -> TensorMapInPlace<T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.map.in_place() }
+    }
+}
+
+// SAFETY: `in_place` was promised that the array itself is an argument too, which orders the stream and holds the borrow.
+unsafe impl<T: TensorElement> Arg<TensorMap<'static, T>> for &TensorMapInPlace<T> {
+    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<TensorMap<'static, T>> {
+        Abi {
+            head: self.raw,
+            tail: NoTail,
+        }
+    }
+}
+
 impl<T> TensorMapArg<'_, T> {
     fn is_part(&self) -> bool {
         self.bytes.len() < self.buffer.bytes()

@@ -153,20 +153,21 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
     let (a, b) = (stack::<T>((a_batch, m, k), 1), stack::<T>((b_batch, k, n), 2));
     let (whole, old) = (stack::<T>((batch, m, n), 3), stack::<T>((batch, m, n), 4));
     let (of_columns, of_rows) = (stack::<T>((1, 1, n), 5), stack::<T>((batch, m, 1), 6));
-    let of_each = stack::<T>((batch, 1, n), 8);
+    let (of_each, of_all) = (stack::<T>((batch, 1, n), 8), stack::<T>((1, m, n), 9));
     // Behind each other, with others between them, or backwards.
     let apart = stack::<T>((batch, 2 * n, m), 7);
     let view = s![.., ..;2, ..;-1];
     for device in devices {
         let stream = device.default_stream();
         let upload = |array: &Array3<T>| DeviceArray::from_ndarray(stream, array).unwrap();
-        let (x, y, whole_there, columns_there, rows_there, each_there, apart_there) = (
+        let (x, y, whole_there, columns_there, rows_there, each_there, all_there, apart_there) = (
             upload(&a),
             upload(&b),
             upload(&whole),
             upload(&of_columns),
             upload(&of_rows),
             upload(&of_each),
+            upload(&of_all),
             upload(&apart),
         );
         let apart_there = apart_there.slice(view).unwrap().permuted_axes([0, 2, 1]).unwrap();
@@ -175,6 +176,7 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
         type Addend<'a, T> = Option<(&'a warpsmith::DeviceArrayRef<T, Ix3>, ArrayView3<'a, T>)>;
         let columns: Addend<T> = Some((&columns_there, of_columns.broadcast(shape).unwrap()));
         let each: Addend<T> = Some((&each_there, of_each.broadcast(shape).unwrap()));
+        let all: Addend<T> = Some((&all_there, of_all.broadcast(shape).unwrap()));
         let rows: Addend<T> = Some((&rows_there, of_rows.broadcast(shape).unwrap()));
         let whole: Addend<T> = Some((&whole_there, whole.view()));
         let apart: Addend<T> = Some((&apart_there, apart));
@@ -185,6 +187,8 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
             (Silu, 1.0, -0.5, apart, columns),
             (Identity, 2.0, 0.0, whole, rows),
             (Silu, 0.5, 0.0, each, None),
+            (Relu, 1.0, 0.0, columns, all),
+            (Identity, 1.0, 0.5, None, whole),
             (Relu, 0.0, 1.5, columns, None),
         ] {
             let mut product = function.name(x.fused_batched_matmul(&y)).alpha(T::scalar(alpha));
@@ -239,6 +243,15 @@ fn products_of_16_bits() {
     );
 }
 
+/// More of k than the ring has stages, in tiles of 64 rows and of 128, several for each multiprocessor: what is added comes behind
+/// all of that.
+#[test]
+fn addends_behind_a_long_k() {
+    let device = [Device::simulated_hopper()];
+    check_all::<bf16>([2, 1], [70, 72, 200], &device);
+    check_all::<f16>([1, 1], [200, 328, 584], &device);
+}
+
 /// A matrix and a vector, on either side, along either axis, and in parts.
 #[test]
 fn products_of_16_bits_with_a_vector() {
@@ -290,25 +303,36 @@ fn products_as_tf32() {
 
 fn check_tf32([m, n, k]: [usize; 3]) {
     let (a, b, old) = (stack::<f32>((1, m, k), 1), stack((1, k, n), 2), stack((1, m, n), 3));
-    let bias = stack::<f32>((1, 1, n), 4);
+    let (bias, whole) = (stack::<f32>((1, 1, n), 4), stack::<f32>((1, m, n), 5));
     for device in with_tensor_cores() {
         let upload = |array: &Array3<f32>| DeviceArray::from_ndarray(device.default_stream(), array).unwrap();
-        let (x, y, z, mut out) = (upload(&a), upload(&b), upload(&bias), upload(&old));
-        let product = x.fused_batched_matmul(&y).bias(&z).gelu().residual(&z);
-        product
-            .precision(Precision::Tf32)
-            .accumulate_into(&mut out, 0.5)
-            .unwrap();
-        let addend = bias.broadcast((1, m, n));
-        let case = Case {
-            alpha: 1.0,
-            beta: 0.5,
-            function: Gelu,
-            bias: addend,
-            residual: addend,
-            operands: 2f64.powi(-10),
-        };
-        case.check(out.to_ndarray().unwrap().view(), [&a, &b, &old], "as TF32");
+        let (x, y, z, r) = (upload(&a), upload(&b), upload(&bias), upload(&whole));
+        for (beta, residual, what) in [
+            (0.5, &z, "as TF32, with old ones"),
+            (0.0, &r, "as TF32, with a residual"),
+        ] {
+            let mut out = upload(&old);
+            x.fused_batched_matmul(&y)
+                .bias(&z)
+                .gelu()
+                .residual(residual)
+                .precision(Precision::Tf32)
+                .accumulate_into(&mut out, beta)
+                .unwrap();
+            let case = Case {
+                alpha: 1.0,
+                beta: beta.into(),
+                function: Gelu,
+                bias: bias.broadcast((1, m, n)),
+                residual: if beta == 0.0 {
+                    Some(whole.view())
+                } else {
+                    bias.broadcast((1, m, n))
+                },
+                operands: 2f64.powi(-10),
+            };
+            case.check(out.to_ndarray().unwrap().view(), [&a, &b, &old], what);
+        }
     }
 }
 

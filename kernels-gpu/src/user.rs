@@ -257,10 +257,10 @@ macro_rules! epilogue_kernels {
                 a: ::cuda_std::tma::TensorMap<'_, T>,
                 b: ::cuda_std::tma::TensorMap<'_, T>,
                 c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                addend: ::cuda_std::tma::TensorMap<'_, T>,
                 shape: $crate::matmul::wgmma::WgmmaShape,
                 alpha: f32,
-                beta: f32,
-                old: ::cuda_std::Slice<'_, T>,
+                ring: $crate::matmul::wgmma::addend::RingAddend,
                 plan: $crate::matmul::epilogue::EpiloguePlan<F>,
                 bias: &[T],
                 residual: &[T],
@@ -270,7 +270,7 @@ macro_rules! epilogue_kernels {
                 // SAFETY: the kernel's contract is the function's.
                 unsafe {
                     $crate::matmul::wgmma::gemm_wgmma_with::<T, T, F, R>(
-                        a, b, c, shape, alpha, beta, old, plan, bias, residual,
+                        a, b, c, addend, shape, alpha, ring, plan, bias, residual,
                     )
                 };
             }
@@ -411,10 +411,10 @@ macro_rules! row_kernels {
                 a: ::cuda_std::tma::TensorMap<'_, T>,
                 b: ::cuda_std::tma::TensorMap<'_, T>,
                 c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                addend: ::cuda_std::tma::TensorMap<'_, T>,
                 shape: $crate::matmul::wgmma::WgmmaShape,
                 alpha: f32,
-                beta: f32,
-                old: ::cuda_std::Slice<'_, T>,
+                ring: $crate::matmul::wgmma::addend::RingAddend,
                 plan: $crate::matmul::epilogue::EpiloguePlan,
                 bias: &[T],
                 residual: &[T],
@@ -426,7 +426,7 @@ macro_rules! row_kernels {
                 unsafe {
                     let plan = plan.with_rows::<T, Op>(shape.batch as usize * shape.m as usize, partials);
                     $crate::matmul::wgmma::gemm_wgmma_with::<T, T, _, R>(
-                        a, b, c, shape, alpha, beta, old, plan, bias, residual,
+                        a, b, c, addend, shape, alpha, ring, plan, bias, residual,
                     )
                 };
             }

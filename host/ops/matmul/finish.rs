@@ -122,7 +122,7 @@ fn view<'a, T: MatMul, D: Dimension>(addend: &'a Option<Ordered<'_, T, D>>) -> O
 }
 
 /// The strides of an addend: products, rows, columns.
-fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usize; 3] {
+pub(super) fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usize; 3] {
     match addend.as_deref().map(DeviceArrayRef::steps).as_deref() {
         Some(&[row, column]) => [0, row, column],
         Some(&[product, row, column]) => [product, row, column],

@@ -437,7 +437,6 @@ pub(super) fn groups_at_once<T: Half + GroupedGemm, O: RowNumber>(
         b_step: (of_b[0] != 0).into(),
         a_along_m: 0,
         b_along_n: b.along_lines.into(),
-        c_row: n as u32,
         c_transposed: 0,
         tile_m: wgmma::TILE_M as u32,
     };

@@ -37,7 +37,6 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
         b_step: (shape.b[0] != 0).into(),
         a_along_m: 0,
         b_along_n: 0,
-        c_row: coordinates(shape.n)?,
         c_transposed: 0,
         tile_m: TILE_M as u32,
     })

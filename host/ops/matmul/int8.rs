@@ -120,19 +120,16 @@ const WIDTHS: [usize; 3] = [128, 64, 32];
 
 /// The products, of one launch.
 fn multiply_bytes(
-    mut bytes: ByteProduct<'_>,
+    bytes: ByteProduct<'_>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<i32, impl Dimension>,
 ) -> Result<()> {
     let registers = hopper::best_registers(of, 1, &WIDTHS, stream);
-    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| {
-        bytes.shape.c_row = out.shape()[2] as u32;
-        match registers {
-            32 => launch::<gemm_int8<32>>(&bytes, 32, stream, out),
-            64 => launch::<gemm_int8<64>>(&bytes, 64, stream, out),
-            _ => launch::<gemm_int8<128>>(&bytes, 128, stream, out),
-        }
+    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| match registers {
+        32 => launch::<gemm_int8<32>>(&bytes, 32, stream, out),
+        64 => launch::<gemm_int8<64>>(&bytes, 64, stream, out),
+        _ => launch::<gemm_int8<128>>(&bytes, 128, stream, out),
     })
 }
 

@@ -2,6 +2,7 @@
 //! Products of matrices and vectors.
 
 mod across;
+mod addend;
 mod ampere;
 mod bytes;
 mod choices;

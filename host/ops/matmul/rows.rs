@@ -12,6 +12,7 @@ use kernels_gpu::op::ReduceOp;
 use ndarray::{Dimension, Ix1, Ix3, RemoveAxis};
 
 use super::MatMul;
+use super::addend;
 use super::finish::Finish;
 use super::fused::FusedMatMul;
 use super::gemm::Multiplication;
@@ -21,7 +22,7 @@ use super::tensor::{self, Factor, Half, Operand};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::{InPlace, LaunchConfig};
+use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::view::DeviceViewMut;
 
@@ -213,13 +214,14 @@ impl<T: Half, D: Dimension> Launch<'_, T, D> {
         let registers = self.columns / tile_n(1);
         let of = <T as Factor>::TYPE;
         let (a, b) = (a.map(of, TILE_M)?, b.map(of, self.columns)?);
-        // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
-        let old = unsafe { InPlace::of(out) };
-        let mut c = hopper::result_map(out)?;
+        // SAFETY: the launch takes both, and the kernel is one of those.
+        let (mut c, ring, addend) = unsafe { addend::maps(out, &shape, finish)? };
         let config = hopper::config(&shape, registers, self.stream);
-        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let (alpha, plan) = (finish.alpha, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
-        let args = (&a, &b, &mut c, shape, alpha, beta, old, plan, bias, residual, partials);
+        let args = (
+            &a, &b, &mut c, &addend, shape, alpha, ring, plan, bias, residual, partials,
+        );
         // SAFETY: the contract is that of `gemm_wgmma`: threads and shared memory are those it is written for, and so are the
         // maps' types and tiles, by how the operands lie, and their swizzle. The addends have the products' shape, and there is
         // a partial value of each row for each `PARTIAL` columns.

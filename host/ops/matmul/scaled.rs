@@ -484,7 +484,7 @@ fn multiply_by_warps<A: AdaGemm<B>, B>(
 
 /// The products, of one launch, by tiles of the best of these widths. The addends lie in pairs.
 fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
-    mut bytes: ByteProduct<'_>,
+    bytes: ByteProduct<'_>,
     of: &GemmShape,
     widths: &[usize],
     scales: ScaleArgs<'_>,
@@ -493,13 +493,10 @@ fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
     finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
     let registers = hopper::best_registers(of, 1, widths, stream);
-    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| {
-        bytes.shape.c_row = out.shape()[2] as u32;
-        match registers {
-            32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
-            64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
-            _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
-        }
+    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| match registers {
+        32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
+        64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
+        _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
     })
 }
 

@@ -20,11 +20,10 @@ use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
 use super::operand::{Mapped, can_be_mapped};
 use super::sides::Sides;
 use super::split::{self, REGISTERS};
-use super::{AMPERE, across, ampere, has_tensor_cores, simt, turing};
+use super::{AMPERE, across, addend, ampere, has_tensor_cores, simt, turing};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::InPlace;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceViewMut;
@@ -392,7 +391,6 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     }
     let reads_old = finish.beta != 0.0;
     hopper::write_mapped(out, [of.batch, of.m, of.n], reads_old, stream, |out| {
-        shape.c_row = out.shape()[2] as u32;
         let launch = Launch::<T> {
             a: &sides.a,
             b: &sides.b,
@@ -425,13 +423,12 @@ impl<T: Factor> Launch<'_, T> {
     ) -> Result<()> {
         let rows = self.shape.tile_m as usize;
         let (a, b) = (self.a.map(T::TYPE, rows)?, self.b.map(T::TYPE, tile_n(registers))?);
-        // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
-        let old = unsafe { InPlace::of(out) };
-        let mut c = hopper::result_map(out)?;
+        // SAFETY: the launch takes both, and the kernel is one of those.
+        let (mut c, ring, addend) = unsafe { addend::maps(out, &self.shape, finish)? };
         let config = hopper::config(&self.shape, registers, self.stream);
-        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let (alpha, plan) = (finish.alpha, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
-        let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
+        let args = (&a, &b, &mut c, &addend, self.shape, alpha, ring, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // types and tiles, by how the operands lie, and their swizzle. Of TF32 `b` lies along k, and `a` where there is more to
         // be done than to scale. The addends have the products' shape.

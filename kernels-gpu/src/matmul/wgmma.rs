@@ -19,6 +19,8 @@
 //! Of a small product each step along k counts. There are tiles of 64 × 64, of which each consumer has all rows, in the
 //! stages of one parity; their sums are added in the end.
 //!
+//! Of a large addend, old elements or a residual, each tile comes by way of the ring as well (`addend`).
+//!
 //! The epilogue goes over the sums, those of a box at a time, in a loop that is not unrolled, or its code would be eight times
 //! as long. So these are copied to other registers first, by a branch that the warp takes as one: registers have no
 //! addresses. Sums that are only scaled are stored without it.
@@ -36,11 +38,13 @@ use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::wgmma::{KMajor, Layout, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use half::{bf16, f16};
 
-use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
+use self::addend::{Addend, RingAddend};
+use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use crate::num::Num;
 
 pub mod across;
+pub mod addend;
 mod consume;
 pub mod convolve;
 pub mod fp8;
@@ -206,8 +210,6 @@ pub struct WgmmaShape {
     pub a_along_m: u32,
     /// Whether the map of `B` has its columns last (0: its rows).
     pub b_along_n: u32,
-    /// Elements of `C` from row to row.
-    pub c_row: u32,
     /// Whether the map of the result has the columns as its rows (0: the rows).
     pub c_transposed: u32,
     /// Rows of a tile: [`TILE_M`], or, where elements have more bytes than one, its sums take 32 registers, `k` is more
@@ -224,18 +226,18 @@ impl WgmmaShape {
     }
 }
 
-/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan; where
-/// `beta` is 0, `C` is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan. `C` is read
+/// where the addend of the ring is that; where that is the residual, `residual` says that there is one, and is not read.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
 /// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
-/// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
-/// addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If the operands are of [`Tf32`], so are the types
-/// of their maps, and `b` lies along k; where `a` does not, sums are only scaled: `beta` is 0, and the plan has nothing. `C` is
-/// transposed in its map at most there.
+/// lies along n), [`BOX_M`] × 128 bytes of `c`, and [`ADDEND_M`](addend::ADDEND_M) × 128 bytes of `addend`, which is of the memory of
+/// `c`, or of the residual, as `ring` says. The other addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If
+/// the operands are of [`Tf32`], so are the types of their maps, and `b` lies along k; where `a` does not, sums are only scaled:
+/// `ring` and the plan have nothing. `C` is transposed in its map at most there.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -248,10 +250,10 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
     a: TensorMap<'_, <T as Operand>::Element>,
     b: TensorMap<'_, <T as Operand>::Element>,
     c: TensorMapMut<'_, C>,
+    addend: TensorMap<'_, C>,
     shape: WgmmaShape,
     alpha: f32,
-    beta: f32,
-    old: Slice<'_, C>,
+    ring: RingAddend,
     plan: EpiloguePlan,
     bias: &[C],
     residual: &[C],
@@ -259,7 +261,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
-    unsafe { gemm_wgmma_with::<T, C, _, R>(a, b, c, shape, alpha, beta, old, plan, bias, residual) };
+    unsafe { gemm_wgmma_with::<T, C, _, R>(a, b, c, addend, shape, alpha, ring, plan, bias, residual) };
 }
 
 /// [`gemm_wgmma()`], with any function.
@@ -273,10 +275,10 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     a: TensorMap<'_, T::Element>,
     b: TensorMap<'_, T::Element>,
     c: TensorMapMut<'_, C>,
+    addend: TensorMap<'_, C>,
     shape: WgmmaShape,
     alpha: f32,
-    beta: f32,
-    old: Slice<'_, C>,
+    ring: RingAddend,
     plan: EpiloguePlan<F>,
     bias: &[C],
     residual: &[C],
@@ -286,11 +288,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     // SAFETY (of both): the kernel's contract.
     let result = Result {
         alpha,
-        old: Old {
-            beta,
-            elements: old,
-            strides: [shape.m as usize * shape.c_row as usize, shape.c_row as usize],
-        },
+        addend: ring,
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     let block = unsafe { Block::<T::Element, C, R>::new(a, b, c, shape) };
@@ -300,7 +298,11 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     if warp >= 4 {
         block.consume::<T>(warp - 4, result);
     } else {
-        block.produce(warp);
+        let addend = Addend {
+            map: addend,
+            step: ring.step,
+        };
+        block.produce(warp, ring.is_there().then_some(addend));
     }
 }
 
@@ -308,7 +310,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
 #[derive(Clone, Copy)]
 struct Result<'a, C, F> {
     alpha: f32,
-    old: Old<'a, C>,
+    addend: RingAddend,
     epilogue: Epilogue<'a, C, F>,
 }
 

@@ -96,7 +96,6 @@ fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
         b_step: 0,
         a_along_m: 0,
         b_along_n: 0,
-        c_row: 0,
         c_transposed: 0,
         tile_m: TILE_M as u32,
     })

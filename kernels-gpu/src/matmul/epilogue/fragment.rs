@@ -40,8 +40,9 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
 
     /// What becomes of `N` sums, of which the first is at this product, row and column, an even one. Those beyond the matrix, of
     /// so many rows and columns, get addends of some that are in it. Those of a bias that all rows have in common come from
-    /// the lanes' words `of_row`, of [`load_of_row`](Self::load_of_row) for the columns from the warp's first on. Called by all
-    /// lanes of a warp.
+    /// the lanes' words `of_row`, of [`load_of_row`](Self::load_of_row) for the columns from the warp's first on, and those of a
+    /// residual from memory unless `words_of_residual` gives them: two neighbours of 16 bits, or one number. Called by all lanes of
+    /// a warp.
     ///
     /// # Safety
     ///
@@ -55,6 +56,7 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
         at: [u32; 3],
         extents: [u32; 2],
         of_row: u32,
+        words_of_residual: impl FnOnce() -> Option<[u32; N]>,
     ) -> [f32; N] {
         let of_row = || numbers::<T, N>(spread::<T, N>(of_row));
         let load = |elements: Slice<'a, T>, strides: [usize; 3]| {
@@ -79,7 +81,10 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
             true => of_row(),
             false => load(self.bias, self.plan.bias),
         };
-        let residual = || load(self.residual, self.plan.residual);
+        let residual = || match words_of_residual() {
+            Some(words) => numbers::<T, N>(words),
+            None => load(self.residual, self.plan.residual),
+        };
         self.plan.function.apply_to(sums, there, bias, residual)
     }
 
@@ -111,36 +116,6 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     #[inline(always)]
     pub fn see_fragment<const N: usize>(&self, results: [f32; N], at: [u32; 3], extents: [u32; 2]) {
         self.plan.function.see_fragment(results, at, extents);
-    }
-}
-
-/// The elements that were there before a product, times `beta`.
-#[derive(Clone, Copy)]
-pub struct Old<'a, T> {
-    /// The factor; where it is 0, no element is read.
-    pub beta: f32,
-    /// The elements.
-    pub elements: Slice<'a, T>,
-    /// Strides in elements: from product to product, from row to row; those of a row are side by side.
-    pub strides: [usize; 2],
-}
-
-impl<T: Num<Wide = f32>> Old<'_, T> {
-    /// `sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
-    ///
-    /// # Safety
-    ///
-    /// As of [`Epilogue::finish_fragment`], but that there may be an odd number of columns, if there is an element behind each
-    /// row.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub unsafe fn add_to_fragment<const N: usize>(&self, sums: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
-        if self.beta == 0.0 {
-            return sums;
-        }
-        let strides = [self.strides[0], self.strides[1], 1];
-        // SAFETY: the caller's promise.
-        let old = numbers::<T, N>(unsafe { fragment(self.elements, strides, at, extents) });
-        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], sums[i]))
     }
 }
 
@@ -253,7 +228,7 @@ fn set_pair<T: Num, const N: usize>(words: &mut [u32; N], i: usize, pair: [T; 2]
 
 /// The numbers of words.
 #[inline(always)]
-fn numbers<T: Num<Wide = f32>, const N: usize>(words: [u32; N]) -> [f32; N] {
+pub(in crate::matmul) fn numbers<T: Num<Wide = f32>, const N: usize>(words: [u32; N]) -> [f32; N] {
     let number = |i: usize| -> T {
         match size_of::<T>() {
             2 => bytemuck::cast((words[i / 2] >> (16 * (i % 2))) as u16),

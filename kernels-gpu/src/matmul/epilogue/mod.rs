@@ -26,7 +26,7 @@ use cuda_std::param::{ByValue, NoTail, Param};
 use cuda_std::prelude::*;
 
 pub use self::activation::{Activate, Activation};
-pub use self::fragment::Old;
+pub(super) use self::fragment::numbers;
 pub use self::op::EpilogueOp;
 use super::{MulAdd, span};
 use crate::num::Num;

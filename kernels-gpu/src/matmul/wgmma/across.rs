@@ -63,7 +63,7 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     if warp >= 4 {
         block.consume_across::<T>(warp - 4, alpha, epilogue);
     } else {
-        block.produce(warp);
+        block.produce(warp, None);
     }
 }
 
@@ -242,7 +242,7 @@ where
 
 /// Has the warps of a consumer wait for each other.
 #[inline(always)]
-fn meet(group: u32) {
+pub(super) fn meet(group: u32) {
     match group {
         0 => thread::sync_threads_named::<2, 128>(),
         1 => thread::sync_threads_named::<3, 128>(),

@@ -36,11 +36,12 @@ where
             if self.shares_k() {
                 self.add_parts(&mut sums, warp / 4);
                 if warp >= 4 {
+                    self.pass_addend(warp / 4, &mut place, result.addend);
                     continue;
                 }
             }
             let row = tile.row + warp * BOX_M as u32;
-            self.store(sums, warp, Tile { row, ..tile }, &result, bias, ());
+            self.store(sums, warp, Tile { row, ..tile }, &result, bias, (), &mut place);
         }
         if warp::elect() {
             // The shared memory is the block's as long as copies read it.

@@ -23,8 +23,9 @@ use cuda_std::tma::{self, TensorMap, TensorMapMut};
 use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MultiplyBy, Operand, Registers};
 use cuda_std::{half::bf16, warpgroup};
 
+use super::addend::RingAddend;
 use super::{BOX_M, Block, Factors, Output, Place, Result, THREADS, WgmmaShape};
-use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
+use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::span;
 use crate::matmul::tiles::Tile;
 
@@ -100,17 +101,13 @@ pub unsafe fn gemm_fp8<T: MultiplyBy<U>, U: Operand, C: Output, const R: usize>(
     // SAFETY (of both): the kernel's contract.
     let result = Result {
         alpha: 1.0,
-        old: Old {
-            beta: 0.0,
-            elements: unsafe { slice(bias) },
-            strides: [0; 2],
-        },
+        addend: RingAddend::default(),
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     let block = unsafe { Block::<u8, C, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
-        block.produce(warp);
+        block.produce(warp, None);
     } else {
         warpgroup::increase_registers::<232>();
         let scales = Scales::new(scales, a_scales, b_scales);
@@ -318,7 +315,7 @@ where
             };
             // SAFETY: the kernel's contract.
             unsafe { scales.multiply_rows(&mut sums, at, self.shape.m) };
-            self.store(sums, warp, Tile { row, ..tile }, &result, bias, scales);
+            self.store(sums, warp, Tile { row, ..tile }, &result, bias, scales, &mut place);
         }
         if lane == 0 {
             // The shared memory is the block's as long as copies read it.

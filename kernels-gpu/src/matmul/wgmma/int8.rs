@@ -32,7 +32,7 @@ pub unsafe fn gemm_int8<const R: usize>(
     let block = unsafe { Block::<u8, i32, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
-        block.produce(warp);
+        block.produce(warp, None);
     } else {
         warpgroup::increase_registers::<232>();
         block.consume_int8(warp - 4);

@@ -6,6 +6,7 @@ use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
 use cuda_std::warpgroup;
 
+use super::addend::Addend;
 use super::{Block, LINE, Place, a_bytes, b_bytes, tile_k, tile_n};
 use crate::matmul::tiles::Tile;
 
@@ -19,47 +20,56 @@ pub(super) const fn producers(registers: usize) -> u32 {
 }
 
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
-    /// Has the stages filled, one after another. For the warps of the producers' warpgroup.
+    /// Has the stages filled, one after another, for each tile with its operands, and then with its addend. For the warps of the
+    /// producers' warpgroup.
     #[inline(always)]
-    pub(super) fn produce(&self, warp: u32) {
+    pub(super) fn produce(&self, warp: u32, addend: Option<Addend<'_, C>>) {
         warpgroup::decrease_registers::<40>();
         if warp >= producers(R) || !warp::elect() {
             return;
         }
         match (producers(R), warp) {
-            (1, _) => self.produce_tiles::<true, true>(),
-            (_, 0) => self.produce_tiles::<true, false>(),
-            _ => self.produce_tiles::<false, true>(),
+            (1, _) => self.produce_tiles::<true, true>(addend),
+            (_, 0) => self.produce_tiles::<true, false>(addend),
+            _ => self.produce_tiles::<false, true>(addend),
         }
     }
 
     /// Has the tiles of `A`, of `B` or of both copied. For one thread.
     #[inline(always)]
-    fn produce_tiles<const OF_A: bool, const OF_B: bool>(&self) {
+    fn produce_tiles<const OF_A: bool, const OF_B: bool>(&self, addend: Option<Addend<'_, C>>) {
         let mut place = Place::<R>::FIRST;
         if size_of::<E>() == 1 {
             for tile in self.tiles_of_block() {
-                self.produce_tile::<OF_A, OF_B>(tile, &mut place);
+                self.produce_tile::<OF_A, OF_B>(tile, &mut place, addend);
             }
             return;
         }
         // By itself: the others' places depend on the size of the grid, and where the producer's instructions come first, as
         // those of products of wider numbers do, what reads it waits until it is fetched.
-        self.produce_tile::<OF_A, OF_B>(self.first, &mut place);
+        self.produce_tile::<OF_A, OF_B>(self.first, &mut place, addend);
         for tile in self.other_tiles() {
-            self.produce_tile::<OF_A, OF_B>(tile, &mut place);
+            self.produce_tile::<OF_A, OF_B>(tile, &mut place, addend);
         }
     }
 
     /// Has all stages of a tile filled.
     #[inline(always)]
-    fn produce_tile<const OF_A: bool, const OF_B: bool>(&self, tile: Tile, place: &mut Place<R>) {
+    fn produce_tile<const OF_A: bool, const OF_B: bool>(
+        &self,
+        tile: Tile,
+        place: &mut Place<R>,
+        addend: Option<Addend<'_, C>>,
+    ) {
         let mut k = 0;
         while k < self.shape.k {
             self.free(place.stage).wait(place.round ^ 1);
             self.fill::<OF_A, OF_B>(place.stage, tile, k);
             *place = place.next();
             k += Self::TILE_K;
+        }
+        if let Some(addend) = addend {
+            self.produce_addend::<OF_B>(tile, place, addend);
         }
     }
 

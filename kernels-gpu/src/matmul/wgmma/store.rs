@@ -6,8 +6,9 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Registers};
 use cuda_std::{hint, matrix, tma};
 
-use super::{BOX_BYTES, Block, Factors, LINE, Output, Result, boxes};
-use crate::matmul::epilogue::EpilogueOp;
+use super::addend::{Reader, RingAddend};
+use super::{BOX_BYTES, Block, Factors, LINE, Output, Place, Result, boxes};
+use crate::matmul::epilogue::{EpilogueOp, numbers};
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
@@ -63,10 +64,8 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[inline(always)]
     pub(super) fn put<V: Pod>(to: Shared<V>, value: impl Fn(usize) -> V) {
         let lane = thread::thread_idx_x() % 32;
-        let row = lane / 4;
         unroll!(4, part => {
-            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
-            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
+            let at = Self::wide_at(part as u32, lane);
             let value = |i: usize| value(4 * part + i);
             // SAFETY: two of the 16 × 32 numbers, the first of them even.
             unsafe {
@@ -75,6 +74,22 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             }
         });
     }
+
+    /// Where a lane's first two of four numbers of 32 bits lie in a box; the others lie eight rows further down.
+    #[inline(always)]
+    pub(super) fn wide_at(part: u32, lane: u32) -> usize {
+        let row = lane / 4;
+        let column = (2 * part + lane % 4 / 2) ^ row;
+        (row * 32 + column * 4 + lane % 2 * 2) as usize
+    }
+
+    /// Where, in bytes, the row lies in a box that a lane has of four matrices of numbers of 16 bits.
+    #[inline(always)]
+    pub(super) fn packed_at(part: u32, lane: u32) -> u32 {
+        let row = lane / 8 % 2 * 8 + lane % 8;
+        let column = (2 * part + lane / 16) ^ (lane % 8);
+        row * LINE as u32 + 16 * column
+    }
 }
 
 impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
@@ -82,8 +97,11 @@ where
     [f32; R]: Registers,
 {
     /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row. Of a bias that all rows have in common, `bias`
-    /// is what [`load_bias`](Self::load_bias) has given for the first box.
-    #[inline(always)]
+    /// is what [`load_bias`](Self::load_bias) has given for the first box. `place` is that of the addend which comes by way of the
+    /// ring, if one does.
+    // On the simulated GPU in a frame of its own: there is no room for it in that of `consume`.
+    #[allow(clippy::too_many_arguments, reason = "what a tile is, and what becomes of it")]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn store<F: EpilogueOp<f32>>(
         &self,
         mut sums: Accumulator<R>,
@@ -92,16 +110,17 @@ where
         result: &Result<'_, C, F>,
         bias: u32,
         factors: impl Factors,
+        place: &mut Place<R>,
     ) {
         let alpha = result.alpha;
-        if result.old.beta != 0.0 || !result.epilogue.is_identity() || factors.are_there() {
+        if result.addend.is_there() || !result.epilogue.is_identity() || factors.are_there() {
             // Mostly it is 1, and a branch takes less than as many multiplications.
             if alpha != 1.0 {
                 sums.update(|_, sum| alpha * sum);
             }
             return match const { Self::OF_BOX } {
-                32 => self.store_finished::<32, _>(&sums, warp, tile, result, bias, factors),
-                _ => self.store_finished::<16, _>(&sums, warp, tile, result, bias, factors),
+                32 => self.store_finished::<32, _>(&sums, warp, tile, result, bias, factors, place),
+                _ => self.store_finished::<16, _>(&sums, warp, tile, result, bias, factors, place),
             };
         }
         unroll!(8, number => {
@@ -124,6 +143,7 @@ where
     }
 
     /// [`store`](Self::store) where there is more to be done than to scale, box by box, of so many sums of a thread.
+    #[allow(clippy::too_many_arguments, reason = "as `store`")]
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_finished<const OF_BOX: usize, F: EpilogueOp<f32>>(
         &self,
@@ -133,8 +153,10 @@ where
         result: &Result<'_, C, F>,
         mut bias: u32,
         factors: impl Factors,
+        place: &mut Place<R>,
     ) {
-        let &Result { old, epilogue, .. } = result;
+        let &Result { addend, epilogue, .. } = result;
+        let mut reader = Reader::new(warp);
         let lane = thread::thread_idx_x() % 32;
         let extents = [self.shape.m, self.shape.n];
         // A number that the compiler does not know: it would unroll the loop.
@@ -144,15 +166,27 @@ where
             let column = tile.column + number * (2 * OF_BOX as u32) + lane % 4 * 2;
             let at = [tile.product, tile.row + lane / 4, column];
             let next = self.load_bias(tile, number + 1, result);
-            let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
-            // SAFETY (of both): `old` with the elements of all products, and the addends, are such by the kernel's contract; what
-            // is beyond the matrix is not stored.
-            let values = unsafe { old.add_to_fragment(of_box, at, extents) };
-            let values = unsafe { epilogue.finish_fragment(values, at, extents, bias) };
+            let mut values = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
+            if addend.is_there() {
+                self.begin_addend(&mut reader, number, *place);
+            }
+            if addend.is == RingAddend::OLD {
+                let old = numbers::<C, OF_BOX>(self.addend(&reader, number));
+                values = cuda_std::array::from_fn(|i| Float::mul_add(addend.beta, old[i], values[i]));
+            }
+            let residual = || match addend.is {
+                RingAddend::RESIDUAL => Some(self.addend(&reader, number)),
+                _ => None,
+            };
+            // SAFETY: the addends are such by the kernel's contract; what is beyond the matrix is not stored.
+            let values = unsafe { epilogue.finish_fragment(values, at, extents, bias, residual) };
             epilogue.see_fragment(values, at, extents);
             let to = self.take_box(number, warp);
             Self::put_sums(to, |i| values[i]);
             self.store_box(to, number, tile);
+            if addend.is_there() {
+                self.end_addend(&reader, number, place);
+            }
             bias = next;
             number += 1;
         }
@@ -191,13 +225,11 @@ where
     #[inline(always)]
     fn put_packed(to: Shared<u8>, value: impl Fn(usize) -> f32) {
         let lane = thread::thread_idx_x() % 32;
-        let row = lane / 8 % 2 * 8 + lane % 8;
         unroll!(4, part => {
             let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
-            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
-            let at = (row as usize * LINE) + 16 * column as usize;
+            let at = Self::packed_at(part as u32, lane);
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
-            unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
+            unsafe { matrix::stmatrix_x4(to, at, [pair(0), pair(2), pair(4), pair(6)]) };
         });
     }
 }
