@@ -343,7 +343,9 @@ where
                 // SAFETY: the kernel's contract, for a block of k that there is.
                 of_stage = unsafe { scales.of_stage(at, self.shape.m, k as usize / SCALE_BLOCK) };
             }
-            let stage = place.stage;
+            // The same in all lanes, which the assembler does not see in this loop: it would bring each descriptor into uniform
+            // registers by itself. Ahead of the wait, which hides how long that takes.
+            let stage = warp::uniform(place.stage);
             self.full(stage).wait(place.round);
             *place = place.next();
             // SAFETY: the stage is full, and is not filled again before both consumers have arrived at its barrier.
