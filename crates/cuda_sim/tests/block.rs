@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Barriers and shared memory.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{dim, fault};
+use crate::common::{dim, fault};
 use cuda_sim::{
     BarrierResult, GROUP_BARRIERS, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared,
     group_barrier, launch, shared_memory, static_shared, thread_idx,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Launches with clusters: blocks that meet and have each other's shared memory, and what goes wrong with it.
 
-mod common;
-
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use common::dim;
+use crate::common::dim;
 use cuda_sim::{
     Checks, Dim3, Error, Fault, FindingKind, Kind, LaunchConfig, Options, Schedule, SharedSite, access_shared, barrier,
     block_dim, block_idx, block_in_cluster, cluster_barrier, cluster_dim, exchange, grid_barrier, launch, launch_with,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cooperative launches: blocks that wait for each other, and what goes wrong when one does not come.
 
-mod common;
-
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use common::{dim, fault};
+use crate::common::{dim, fault};
 use cuda_sim::{
     Error, Fault, LaunchConfig, barrier, block_idx, cooperative_blocks, grid_barrier, grid_dim, launch,
     launch_cooperative, thread_idx, yield_now,

@@ -2,12 +2,10 @@
 //! Every fault: its message, its thread and its source line, and that the engine
 //! is sound afterwards.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, panic_any, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use common::{dim, expect_fault, fault};
+use crate::common::{dim, expect_fault, fault};
 use cuda_sim::{
     LaunchConfig, barrier, block_idx, exchange, exchange_bytes, lane, launch, static_shared, thread_idx, yield_now,
 };

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Indices, limits, and the way blocks are spread over OS threads.
 
-mod common;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::dim;
+use crate::common::dim;
 use cuda_sim::{
     Dim3, Error, LIMITS, LaunchConfig, block_dim, block_idx, grid_dim, in_kernel, lane, launch, thread_idx, yield_now,
 };

@@ -2,13 +2,11 @@
 //! A thread that runs over its stack: a fault where it accesses memory or waits, and the end of the process where it does
 //! neither.
 
-mod common;
-
 use std::hint::black_box;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use common::fault;
+use crate::common::fault;
 use cuda_sim::{
     Checks, Error, Fault, Kind, LaunchConfig, Options, Space, access, barrier, exchange, launch, launch_with,
     thread_idx, yield_now,
@@ -160,7 +158,7 @@ mod without_an_access {
     /// Runs the ignored test `case` of this module in a process of its own.
     fn run(case: &str) -> Output {
         let mut this = Command::new(std::env::current_exe().unwrap());
-        let case = format!("without_an_access::{case}");
+        let case = format!("overflow::without_an_access::{case}");
         this.args(["--exact", &case, "--ignored", "--nocapture", "--test-threads=1"]);
         this.output().unwrap()
     }

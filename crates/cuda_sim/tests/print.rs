@@ -20,7 +20,7 @@ fn texts_stay_whole() {
     }
     let program = std::env::current_exe().unwrap();
     let output = Command::new(program)
-        .args(["--exact", "texts_stay_whole", "--nocapture"])
+        .args(["--exact", "print::texts_stay_whole", "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A place in shared memory leads nowhere once its block has ended.
 
-mod common;
-
 use std::cell::Cell;
 
-use common::{dim, fault};
+use crate::common::{dim, fault};
 use cuda_sim::{
     LaunchConfig, SharedPtr, SharedSite, block_idx, dynamic_shared, launch, shared_memory, static_shared, thread_idx,
 };

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Launches that never end. The limit is read once a process, so each case is a process of its own.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{dim, fault};
+use crate::common::{dim, fault};
 use cuda_sim::{
     Error, Fault, LaunchConfig, Options, SharedSite, barrier, block_idx, cluster_barrier, exchange, grid_barrier,
     launch, launch_cooperative, launch_with, poll, shared_memory, static_shared, thread_idx, yield_now,
@@ -18,7 +16,8 @@ use cuda_sim::{
 /// Starts the ignored test `case` of this file in a process of its own.
 fn start(case: &str, limit: &str) -> Child {
     let mut this = Command::new(std::env::current_exe().unwrap());
-    this.args(["--exact", case, "--ignored", "--nocapture", "--test-threads=1"]);
+    let case = format!("watchdog::{case}");
+    this.args(["--exact", &case, "--ignored", "--nocapture", "--test-threads=1"]);
     this.env("WARPSMITH_SIM_TIMEOUT", limit);
     this.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }

@@ -6,18 +6,16 @@
 //! the lines of the two accesses, the second one alone where there is one: where nobody has written what is read, or a wait
 //! is missing.
 
-mod checks {
-    pub mod blocks;
-    pub mod bulk;
-    pub mod clusters;
-    pub mod corpus;
-    pub mod global;
-    pub mod pipelines;
-    pub mod products;
-    pub mod rules;
-    pub mod shared;
-    pub mod warps;
-}
+mod blocks;
+mod bulk;
+mod clusters;
+pub mod corpus;
+mod global;
+mod pipelines;
+mod products;
+mod rules;
+mod shared;
+mod warps;
 
 use cuda_sim::{Checks, Error, Fault, LaunchConfig, Options, launch_with};
 use cuda_std::prelude::*;
@@ -104,9 +102,9 @@ macro_rules! cases {
     ($($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {
         $(#[test]
         fn $name() {
-            crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
-                true => crate::run(($grid, $block, false), checks, kernels::$name::<true>),
-                false => crate::run(($grid, $block, false), checks, kernels::$name::<false>),
+            crate::checks::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                true => crate::checks::run(($grid, $block, false), checks, kernels::$name::<true>),
+                false => crate::checks::run(($grid, $block, false), checks, kernels::$name::<false>),
             });
         })*
     };

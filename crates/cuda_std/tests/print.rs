@@ -24,7 +24,7 @@ fn a_line_ends() {
         return;
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_line_ends", "--nocapture"])
+        .args(["--exact", "print::a_line_ends", "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();

@@ -4,12 +4,10 @@
 
 use cuda_sim::{Error, LaunchConfig, LaunchCounters, Options, launch, launch_counted};
 
-mod tensor_cores {
-    pub mod mbarrier;
-    pub mod mma;
-    pub mod product;
-    pub mod tma;
-}
+mod mbarrier;
+mod mma;
+mod product;
+mod tma;
 
 /// Launches one block with so many bytes of dynamic shared memory.
 #[track_caller]

@@ -13,7 +13,7 @@ fn waiting_kernels_are_given_up() {
     let mut this = Command::new(std::env::current_exe().unwrap());
     this.args([
         "--exact",
-        "waiting_kernels",
+        "watchdog::waiting_kernels",
         "--ignored",
         "--nocapture",
         "--test-threads=1",

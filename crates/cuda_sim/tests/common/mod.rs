@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What several test files use.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use cuda_sim::{Dim3, Error, Fault, LaunchConfig, launch};
 

@@ -279,7 +279,7 @@ mod kernels {
     }
 }
 
-crate::cases! {
+crate::checks::cases! {
     scratch_of_a_block(1, 64), "data race on 4 bytes of global memory at";
     global_scratch_of_a_warp(1, 32), "data race on 4 bytes of global memory at";
     neighbour_in_another_block(4, 32), "data race on 4 bytes of global memory at";
@@ -319,10 +319,10 @@ fn two_threads_on_one_line() {
         ),
     ];
     for (name, [right, wrong]) in cases {
-        assert_eq!(crate::run((4, 32, false), Checks::ALL, right), None, "{name}");
-        let fault =
-            crate::run((4, 32, false), Checks::ALL, wrong).unwrap_or_else(|| panic!("{name}: nothing was found"));
-        let line = crate::line(kernels::SOURCE.1, &format!("{name}: second"));
+        assert_eq!(crate::checks::run((4, 32, false), Checks::ALL, right), None, "{name}");
+        let fault = crate::checks::run((4, 32, false), Checks::ALL, wrong)
+            .unwrap_or_else(|| panic!("{name}: nothing was found"));
+        let line = crate::checks::line(kernels::SOURCE.1, &format!("{name}: second"));
         assert_eq!(fault.location.as_ref().unwrap().line, line, "{name}: {fault}");
         assert!(fault.message.contains(&format!("blocks.rs:{line}:")), "{name}: {fault}");
     }
@@ -330,22 +330,22 @@ fn two_threads_on_one_line() {
 
 #[test]
 fn barriers_of_the_grid() {
-    crate::try_both(
+    crate::checks::try_both(
         kernels::SOURCE,
         "grid_barrier",
         "data race",
         |right, checks| match right {
-            true => crate::run((4, 32, true), checks, kernels::grid_barrier::<true>),
-            false => crate::run((4, 32, true), checks, kernels::grid_barrier::<false>),
+            true => crate::checks::run((4, 32, true), checks, kernels::grid_barrier::<true>),
+            false => crate::checks::run((4, 32, true), checks, kernels::grid_barrier::<false>),
         },
     );
-    crate::try_both(
+    crate::checks::try_both(
         kernels::SOURCE,
         "grid_barrier_used_again",
         "data race",
         |right, checks| match right {
-            true => crate::run((4, 32, true), checks, kernels::grid_barrier_used_again::<true>),
-            false => crate::run((4, 32, true), checks, kernels::grid_barrier_used_again::<false>),
+            true => crate::checks::run((4, 32, true), checks, kernels::grid_barrier_used_again::<true>),
+            false => crate::checks::run((4, 32, true), checks, kernels::grid_barrier_used_again::<false>),
         },
     );
 }

@@ -346,7 +346,7 @@ fn run(blocks: u32, cluster: bool, checks: Checks, kernel: impl Fn(Tensor<'_>) +
         checks,
         ..Default::default()
     };
-    crate::run_with((blocks, 32), options, |flags| {
+    crate::checks::run_with((blocks, 32), options, |flags| {
         // SAFETY: the elements of `memory`, which nothing else uses before the launch is over.
         let numbers = unsafe { SliceMut::from_raw_parts(std::ptr::with_exposed_provenance_mut(at), 32) };
         let map = &map;
@@ -359,7 +359,7 @@ macro_rules! cases {
         #[test]
         fn $name() {
             let (right, wrong): (Kernel, Kernel) = (kernels::$name::<true>, kernels::$name::<false>);
-            crate::try_both(SOURCE, stringify!($name), $wanted, |is_right, checks| {
+            crate::checks::try_both(SOURCE, stringify!($name), $wanted, |is_right, checks| {
                 run($blocks, $cluster, checks, if is_right { right } else { wrong })
             });
         }
@@ -432,7 +432,7 @@ fn fenced_behind_the_grid_barrier() {
                 full.wait(0);
             }
         };
-        crate::run((2, 16, true), Checks::ALL, kernel)
+        crate::checks::run((2, 16, true), Checks::ALL, kernel)
     };
     assert_eq!(launch(true), None);
     let message = launch(false).unwrap().message;

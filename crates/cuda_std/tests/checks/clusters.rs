@@ -304,14 +304,14 @@ fn try_in_clusters(
     right: impl Fn(SliceMut<'_, u32>) + Sync,
     wrong: impl Fn(SliceMut<'_, u32>) + Sync,
 ) {
-    crate::try_both(SOURCE, name, wanted, |is_right, checks| match is_right {
-        true => crate::run_with((4, 32), in_clusters(checks, None), &right),
-        false => crate::run_with((4, 32), in_clusters(checks, None), &wrong),
+    crate::checks::try_both(SOURCE, name, wanted, |is_right, checks| match is_right {
+        true => crate::checks::run_with((4, 32), in_clusters(checks, None), &right),
+        false => crate::checks::run_with((4, 32), in_clusters(checks, None), &wrong),
     });
     for schedule in Schedule::several(4, 4) {
-        let fault = crate::run_with((4, 32), in_clusters(Checks::ALL, Some(schedule)), &right);
+        let fault = crate::checks::run_with((4, 32), in_clusters(Checks::ALL, Some(schedule)), &right);
         assert_eq!(fault, None, "`{name}`, corrected, {schedule:?}");
-        let fault = crate::run_with((4, 32), in_clusters(Checks::ALL, Some(schedule)), &wrong);
+        let fault = crate::checks::run_with((4, 32), in_clusters(Checks::ALL, Some(schedule)), &wrong);
         assert!(fault.is_some(), "`{name}`, {schedule:?}: nothing was found");
     }
 }

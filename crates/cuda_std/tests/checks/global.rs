@@ -124,10 +124,14 @@ const SOURCE: (&str, &str) = ("global.rs", include_str!("global.rs"));
 fn try_both(name: &str, element: &str, right: &Kernel, wrong: &Kernel) {
     let wanted =
         format!("uninitialised: this read of {element} of an array of 256 bytes in global memory is of what nobody");
-    crate::try_both(SOURCE, name, &wanted, |is_right, checks| {
+    crate::checks::try_both(SOURCE, name, &wanted, |is_right, checks| {
         run(checks, if is_right { right } else { wrong })
     });
-    assert_eq!(run(crate::RACES, wrong), None, "`{name}`: checked for races alone");
+    assert_eq!(
+        run(crate::checks::RACES, wrong),
+        None,
+        "`{name}`: checked for races alone"
+    );
 }
 
 macro_rules! cases {

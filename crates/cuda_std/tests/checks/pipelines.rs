@@ -83,9 +83,9 @@ macro_rules! fences {
         fn $name() {
             let mut memory = [0; 8];
             let map = map_of(&mut memory);
-            crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
-                true => crate::run((1, 32, false), checks, |out| fences::$name::<true>(&map, out)),
-                false => crate::run((1, 32, false), checks, |out| fences::$name::<false>(&map, out)),
+            crate::checks::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                true => crate::checks::run((1, 32, false), checks, |out| fences::$name::<true>(&map, out)),
+                false => crate::checks::run((1, 32, false), checks, |out| fences::$name::<false>(&map, out)),
             });
         }
     )*};
@@ -103,7 +103,7 @@ fn a_fence_of_the_thread_that_copies_serves_all_that_it_knows() {
     let mut memory = [0; 8];
     let map = map_of(&mut memory);
     let launch = |is_ordered: bool, checks| {
-        crate::run((1, 32, false), checks, |_| {
+        crate::checks::run((1, 32, false), checks, |_| {
             let (tile, _) = box_and_barrier();
             let me = thread::thread_idx_x() as usize;
             tile.set(me, 1);
@@ -117,7 +117,7 @@ fn a_fence_of_the_thread_that_copies_serves_all_that_it_knows() {
         })
     };
     assert_eq!(launch(true, Checks::ALL), None);
-    let message = launch(false, crate::RACES).unwrap().message;
+    let message = launch(false, crate::checks::RACES).unwrap().message;
     assert!(
         message.starts_with("data race on element 0 (of 4 bytes) of the dynamic"),
         "{message}"
@@ -168,9 +168,9 @@ fn boxes_of_other_bytes_than_were_announced() {
             "not waited for: this read of element 0",
         ),
     ] {
-        crate::try_both(kernels::SOURCE, name, wanted, |right, checks| {
+        crate::checks::try_both(kernels::SOURCE, name, wanted, |right, checks| {
             let bytes = if right { 128 } else { wrong };
-            crate::run((1, 64, false), checks, |out| box_loaded(&map, bytes, out))
+            crate::checks::run((1, 64, false), checks, |out| box_loaded(&map, bytes, out))
         });
     }
 }
@@ -186,8 +186,8 @@ mod boxes {
             fn $name() {
                 let mut memory = [[0; 8]; 2];
                 let [x, y] = memory.each_mut().map(map_of);
-                crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| {
-                    crate::run(($grid, $block, false), checks, |out| {
+                crate::checks::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| {
+                    crate::checks::run(($grid, $block, false), checks, |out| {
                         // SAFETY: maps of memory that lives until the launch is over; the boxes are of 32 elements.
                         unsafe {
                             let (x, y) = (TensorMap::from_address(&x), TensorMapMut::from_address(&y));
@@ -217,9 +217,9 @@ mod copies {
             #[test]
             fn $name() {
                 let x = Aligned([5; 64]);
-                crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
-                    true => crate::run(($grid, $block, false), checks, |out| kernels::$name::<true>(&x.0, out)),
-                    false => crate::run(($grid, $block, false), checks, |out| kernels::$name::<false>(&x.0, out)),
+                crate::checks::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                    true => crate::checks::run(($grid, $block, false), checks, |out| kernels::$name::<true>(&x.0, out)),
+                    false => crate::checks::run(($grid, $block, false), checks, |out| kernels::$name::<false>(&x.0, out)),
                 });
             }
         )*};
@@ -232,9 +232,9 @@ mod copies {
 mod barriers {
     use crate::checks::corpus::pipelines as kernels;
 
-    crate::corpus_pipelines! { crate::cases }
+    crate::corpus_pipelines! { crate::checks::cases }
 }
 
-crate::cases! {
+crate::checks::cases! {
     init_not_ordered(1, 32), "data race on element 0 (of 8 bytes)";
 }

@@ -6,14 +6,14 @@ use cuda_std::prelude::*;
 
 use crate::checks::corpus::products as kernels;
 
-crate::corpus_products! { crate::cases }
+crate::corpus_products! { crate::checks::cases }
 
 /// Products alone may read the same tile at the same time, those of two warpgroups, too.
 #[test]
 fn operands_are_read_by_several() {
     use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor};
 
-    let fault = crate::run((1, 256, false), cuda_sim::Checks::ALL, |out| {
+    let fault = crate::checks::run((1, 256, false), cuda_sim::Checks::ALL, |out| {
         let tile = shared_array![bf16; 64 * 64 + 512].aligned::<1024>();
         let me = thread::thread_idx_x() as usize;
         (0..16).for_each(|i| tile.set(256 * i + me, bf16::ONE));

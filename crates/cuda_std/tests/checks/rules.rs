@@ -166,7 +166,7 @@ mod kernels {
     }
 }
 
-crate::cases! {
+crate::checks::cases! {
     barrier_in_a_branch(1, 64), "barrier `sync_threads` not reached by all threads of the block";
     barrier_after_an_early_return(1, 64), "barrier `sync_threads` not reached by all threads of the block";
     barrier_in_a_loop_of_another_length(1, 64), "barrier `sync_threads` not reached by all threads of the block";

@@ -5,16 +5,16 @@ use crate::checks::corpus::shared as kernels;
 use cuda_sim::Checks;
 use cuda_std::prelude::*;
 
-crate::corpus_shared! { crate::cases }
+crate::corpus_shared! { crate::checks::cases }
 
 #[test]
 fn the_same_value_by_all_threads_is_a_race_with_itself() {
     assert_eq!(
-        crate::run((1, 64, false), Checks::ALL, kernels::same_value_by_all::<true>),
+        crate::checks::run((1, 64, false), Checks::ALL, kernels::same_value_by_all::<true>),
         None
     );
-    let fault = crate::run((1, 64, false), Checks::ALL, kernels::same_value_by_all::<false>).unwrap();
-    let line = crate::line(kernels::SOURCE.1, "same_value_by_all: second");
+    let fault = crate::checks::run((1, 64, false), Checks::ALL, kernels::same_value_by_all::<false>).unwrap();
+    let line = crate::checks::line(kernels::SOURCE.1, "same_value_by_all: second");
     assert_eq!(fault.location.as_ref().unwrap().line, line);
     assert!(fault.message.contains(&format!("shared.rs:{line}:")), "{fault}");
     assert_eq!(fault.thread.x, 1);
@@ -27,7 +27,7 @@ fn words_that_race_are_written() {
         uninitialised: true,
         ..Checks::NONE
     };
-    let fault = crate::run((1, 32, false), checks, |out| {
+    let fault = crate::checks::run((1, 32, false), checks, |out| {
         let tile = shared_array![u32; 4].aligned::<16>();
         tile.set_vec(0, [thread::thread_idx_x(); 4]);
         thread::sync_threads();
@@ -41,7 +41,7 @@ fn words_that_race_are_written() {
 fn findings_in_parts() {
     use cuda_sim::{Array, FindingKind, Kind};
 
-    let fault = crate::run((1, 64, false), Checks::ALL, kernels::missing_barrier::<false>).unwrap();
+    let fault = crate::checks::run((1, 64, false), Checks::ALL, kernels::missing_barrier::<false>).unwrap();
     let finding = fault.finding.as_deref().unwrap();
     let other = finding.other.as_ref().unwrap();
     assert_eq!((finding.kind, finding.bytes), (FindingKind::Race, 4));
@@ -69,7 +69,7 @@ fn findings_in_parts() {
         "{fault}"
     );
 
-    let fault = crate::run(
+    let fault = crate::checks::run(
         (1, 64, false),
         Checks::ALL,
         kernels::dynamic_beyond_what_is_loaded::<false>,
@@ -82,6 +82,6 @@ fn findings_in_parts() {
     );
     assert_eq!((finding.offset, finding.bytes, &finding.other), (256, 1, &None));
     // A panic is no finding.
-    let fault = crate::run((1, 1, false), Checks::ALL, |out| out.set(9999, 0)).unwrap();
+    let fault = crate::checks::run((1, 1, false), Checks::ALL, |out| out.set(9999, 0)).unwrap();
     assert_eq!(fault.finding, None);
 }

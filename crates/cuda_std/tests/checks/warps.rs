@@ -3,4 +3,4 @@
 
 use crate::checks::corpus::warps as kernels;
 
-crate::corpus_warps! { crate::cases }
+crate::corpus_warps! { crate::checks::cases }

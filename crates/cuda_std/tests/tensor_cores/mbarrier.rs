@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 
-use super::super::{fault, run};
+use super::{fault, run};
 
 /// Two producer warps and two consumer warps go through a ring of three buffers for eleven rounds.
 #[test]

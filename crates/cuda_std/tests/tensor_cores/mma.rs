@@ -9,7 +9,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::Tf32;
 use cuda_std::{async_copy, matrix};
 
-use super::super::{Numbers, count, fault, run};
+use super::{Numbers, count, fault, run};
 
 /// An element type as tests see it: fragments made of matrices, and the values that count.
 trait Element: Mma<A: Sync, B: Sync> {

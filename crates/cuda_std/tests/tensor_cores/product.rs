@@ -11,7 +11,7 @@ use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, Ten
 use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use cuda_std::{matrix, warpgroup};
 
-use super::super::{Numbers, fault, try_run};
+use super::{Numbers, fault, try_run};
 
 const STAGES: u32 = 2;
 const A_BYTES: u32 = 64 * 128;

@@ -8,7 +8,7 @@ use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
 
-use super::super::{Numbers, fault, run};
+use super::{Numbers, fault, run};
 
 /// Elements at a multiple of 16 bytes, with their address.
 struct Memory<T>(Vec<[u64; 2]>, std::marker::PhantomData<T>);
