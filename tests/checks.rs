@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The simulated GPU with checks, as users have it; these kernels are not compiled to PTX. What the checks find, and what
-//! not, is in crates/cuda_std/tests/checks.
+//! not, is in tests/simulator/cuda_std/checks.
 
 use cuda_std::prelude::*;
 use kernels_gpu::op::Sum;

@@ -20,7 +20,7 @@ pub fn run_tests(workspace: &Workspace, args: &[String]) -> Result<()> {
     let mut tests = workspace.cargo();
     tests.args(["test", "-Zbuild-std", "--target", host, "--tests"]);
     tests
-        .args(["--package", "cuda_sim", "--package", "cuda_std"])
+        .args(["cuda_sim", "cuda_std", "simulator-tests"].map(|package| format!("--package={package}")))
         .args(args);
     tests.env("CARGO_TARGET_DIR", workspace.target.join("sanitize"));
     tests

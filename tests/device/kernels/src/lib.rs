@@ -7,7 +7,7 @@ pub mod bits;
 pub mod clusters;
 pub mod cooperative;
 /// Kernels that are wrong, each with its corrected form, which the checks of the simulated GPU are tested with.
-#[path = "../../../../crates/cuda_std/tests/checks/corpus/mod.rs"]
+#[path = "../../../simulator/cuda_std/checks/corpus/mod.rs"]
 pub mod corpus;
 pub mod counters;
 pub mod epilogues;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tests of the simulated GPU, one executable: as many would each be linked for themselves. hook.rs, which sets the
+//! The tests of the simulated GPU, one executable: as many would each be linked for themselves. ../hook.rs, which sets the
 //! process's panic hook, is one of its own.
 
 mod common;

@@ -35,7 +35,7 @@ fn fault(threads: u32, body: &(dyn Fn() + Sync)) -> String {
         Err(Error::Fault(fault)) => {
             let file = fault.location.expect("a fault has a place").file;
             assert!(
-                file.contains("tests/tensor_cores"),
+                file.contains("cuda_std/tensor_cores"),
                 "the fault is the kernel's, not of {file}"
             );
             fault.message

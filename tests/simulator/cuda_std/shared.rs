@@ -58,7 +58,7 @@ fn shared_memory_of_another_launch() {
             access(KEPT.get().unwrap(), KEPT_ATOMIC.get().unwrap());
         });
         assert_eq!(failed.message, STALE);
-        assert!(failed.location.unwrap().file.ends_with("tests/shared.rs"));
+        assert!(failed.location.unwrap().file.ends_with("cuda_std/shared.rs"));
     }
 }
 
