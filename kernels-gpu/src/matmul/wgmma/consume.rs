@@ -128,9 +128,15 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             false => (0, 1),
         };
         let leads = thread::thread_idx_x().is_multiple_of(128);
+        // The same in all lanes. Where the assembler does not see that, it brings each descriptor into uniform registers by itself; but
+        // in narrow tiles the products would wait for the shuffle. Of 16 bits it sees it.
+        let stage_at = |place: Place<R>| match R == 128 && !Self::ANY_LAYOUT {
+            true => warp::uniform(place.stage),
+            false => place.stage,
+        };
         let begin = *place;
         *place = begin.after(first);
-        let mut stage = place.stage;
+        let mut stage = stage_at(*place);
         self.full(stage).wait(place.round);
         let sums = multiply(Accumulator::<R, S>::zero().start(), stage, 0, true);
         let sums = multiply(sums, stage, 1, false);
@@ -140,7 +146,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         let mut k = (first + step) * Self::TILE_K;
         while k < self.shape.k {
             let previous = stage;
-            stage = place.stage;
+            stage = stage_at(*place);
             self.full(stage).wait(place.round);
             let next = multiply(sums.restart(), stage, 0, false);
             let next = multiply(next, stage, 1, false);
