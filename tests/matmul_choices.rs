@@ -80,6 +80,9 @@ fn every_choice_is_right() {
         };
         assert_eq!(parts, whole + sums as u64, "{tile}");
     }
+    for tile in ["across 64", "across 128", "across 192"] {
+        check(&hopper, bf16, matmul, &format!("{tile} 1"));
+    }
     for (device, tile) in [(&hopper, "wgmma 64"), (&ampere, "mma 64")] {
         check(device, f16, matmul, &format!("{tile} 1 transposed"));
         check(device, ("tf32", small), tf32, &format!("{tile} 8"));

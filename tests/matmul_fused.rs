@@ -189,6 +189,8 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
             (Silu, 0.5, 0.0, each, None),
             (Relu, 1.0, 0.0, columns, all),
             (Identity, 1.0, 0.5, None, whole),
+            (Gelu, 0.5, 0.75, each, None),
+            (Relu, -1.0, 0.0, columns, whole),
             (Relu, 0.0, 1.5, columns, None),
         ] {
             let mut product = function.name(x.fused_batched_matmul(&y)).alpha(T::scalar(alpha));
@@ -284,13 +286,20 @@ fn tiles_of_all_widths() {
     }
 }
 
-/// Tiles that are computed as transposes, with the addends that all rows have in common, and others with the rest.
+/// Tiles that are computed as transposes: with a bias that all rows have in common, and old elements or a residual; others with the
+/// rest. And with three tiles for each multiprocessor, and two products.
 #[test]
 fn tiles_across() {
-    let device = Device::simulated_hopper();
-    for (m, width) in [(96, 192), (48, 64)] {
-        let columns = columns_across(&device, width);
-        check_all::<bf16>([1, 1], [m, columns, 72], std::slice::from_ref(&device));
+    let hopper = Device::simulated_hopper();
+    for (m, width) in [(96, 192), (48, 64), (280, 192)] {
+        let columns = columns_across(&hopper, width);
+        check_all::<bf16>([1, 1], [m, columns, 72], std::slice::from_ref(&hopper));
+    }
+    let columns = columns_across(&hopper, 192) / 2;
+    check_all::<f16>([2, 1], [96, columns.next_multiple_of(8), 72], &[hopper]);
+    if device().properties().tensor_cores == Some((9, 0)) {
+        // Of the wider ones there would have to be more than the tests have time for.
+        check_all::<bf16>([1, 1], [48, columns_across(device(), 64), 72], &[device().clone()]);
     }
 }
 

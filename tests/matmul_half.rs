@@ -150,10 +150,11 @@ fn check_across(device: &Device, shapes: &[(usize, usize)], k: usize) {
     for &(m, width) in shapes {
         let n = columns_across(device, width);
         let (a, b) = (stack::<bf16>((1, m, k), 9), stack::<bf16>((1, k, n), 10));
-        for transposed in [false, true] {
-            let (x, y) = (Operand::new(stream, &a, false), Operand::new(stream, &b, transposed));
+        for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+            let x = Operand::new(stream, &a, transposed[0]);
+            let y = Operand::new(stream, &b, transposed[1]);
             let product = x.view().batched_matmul(&y.view()).unwrap().to_ndarray().unwrap();
-            let what = format!("{m} rows, tiles {width} wide, transposed {transposed}");
+            let what = format!("{m} rows, tiles {width} wide, transposed {transposed:?}");
             check(product.view(), a.view(), b.view(), (1.0, 0.0, 0.0), &what);
         }
     }

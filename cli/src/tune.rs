@@ -189,6 +189,9 @@ impl Display for Candidate {
 type Tiles = (&'static str, &'static [usize], fn(usize) -> [usize; 2]);
 
 const WGMMA: Tiles = ("wgmma", &[64, 128, 192, 256], |columns| [128, columns]);
+const ACROSS: Tiles = ("across", &[64, 128, 192], |columns| {
+    [if columns == 64 { 48 } else { 96 }, columns]
+});
 const MMA: Tiles = ("mma", &[64, 128, 256], |columns| [columns.min(128), columns]);
 const SIMT: Tiles = ("simt", &[64, 128, 256], |columns| [columns / 2, columns]);
 const DMMA: Tiles = ("dmma", &[64, 128], |rows| [rows, 128]);
@@ -311,14 +314,20 @@ impl Tuner {
     /// What may be best for a class.
     fn candidates(&self, class: &Class) -> Vec<Candidate> {
         let kernels: &[Tiles] = match (class.factors, self.hopper) {
-            (Factors::Half | Factors::Tf32, true) => &[WGMMA, MMA],
+            (Factors::Half, true) => &[WGMMA, ACROSS, MMA],
+            (Factors::Tf32, true) => &[WGMMA, MMA],
             (Factors::Half | Factors::Tf32, false) => &[MMA],
             (Factors::F32, true) => &[SIMT, GEMM],
             (Factors::F64, true) => &[DMMA, GEMM],
             (Factors::F32 | Factors::F64, false) => &[GEMM],
         };
         let with = |&(kernel, sizes, extents): &Tiles| {
-            let of = move |&tile: &usize| self.cuts(class, extents(tile)).into_iter().map(move |cut| (tile, cut));
+            let is_whole = |&cut: &(usize, bool)| cut == (1, false);
+            let of = move |&tile: &usize| {
+                let cuts = self.cuts(class, extents(tile)).into_iter();
+                let possible = cuts.filter(move |cut| kernel != ACROSS.0 || is_whole(cut));
+                possible.map(move |cut| (tile, cut))
+            };
             let candidate = move |(tile, (parts, transposed))| Candidate {
                 kernel,
                 tile,

@@ -158,7 +158,7 @@ macro_rules! operator_kernels {
 ///
 /// # Cost
 ///
-/// Each of `f16` and `bf16` is eight kernels: four widths of tiles for Hopper's tensor cores, three for those of Ampere and
+/// Each of `f16` and `bf16` is ten kernels: six sizes of tiles for Hopper's tensor cores, three for those of Ampere and
 /// later, and what finishes sums in memory, of products in parts and of GPUs without tensor cores. The others are that last
 /// kernel each, which then follows the library's product.
 ///
@@ -281,6 +281,47 @@ macro_rules! epilogue_kernels {
                 type N128 = gemm_wgmma<$($type)+, $function, 64>;
                 type N192 = gemm_wgmma<$($type)+, $function, 96>;
                 type N256 = gemm_wgmma<$($type)+, $function, 128>;
+            }
+
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                F = [$function],
+                R = [24, 48],
+                arch = "sm_90a",
+                max_threads = $crate::matmul::wgmma::threads(R),
+                min_blocks = 1,
+            )]
+            pub unsafe fn gemm_wgmma_across<
+                T: $crate::matmul::wgmma::Input<Element = T> + $crate::matmul::wgmma::Output,
+                F: $crate::matmul::epilogue::EpilogueOp<f32>,
+                const R: usize,
+            >(
+                a: ::cuda_std::tma::TensorMap<'_, T>,
+                b: ::cuda_std::tma::TensorMap<'_, T>,
+                c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                shape: $crate::matmul::wgmma::WgmmaShape,
+                alpha: f32,
+                beta: f32,
+                has_residual: u32,
+                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                bias: &[T],
+                residual: ::cuda_std::tma::TensorMap<'_, T>,
+            ) where
+                [f32; R]: ::cuda_std::wgmma::Registers,
+            {
+                // SAFETY: the kernel's contract is the function's.
+                unsafe {
+                    $crate::matmul::wgmma::across::gemm_wgmma_across_with::<T, F, R>(
+                        a, b, c, shape, alpha, beta, has_residual, plan, bias, residual,
+                    )
+                };
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::compiled::AcrossGemm<$function> for $($type)+ {
+                type Tiles64By48 = gemm_wgmma_across<$($type)+, $function, 24>;
+                type Tiles192By96 = gemm_wgmma_across<$($type)+, $function, 48>;
             }
         };
     };

@@ -32,6 +32,7 @@ pub(super) fn halves(run: &mut Run) {
     if generation == HOPPER {
         across::<f16>(run, "nn");
         across::<bf16>(run, "nt");
+        across::<bf16>(run, "tn");
     }
 }
 
@@ -42,6 +43,8 @@ fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
         run.keep(operands.a().matmul(&operands.b()));
         let bias = run.array::<T, _>((1, n));
         run.keep(operands.a().fused_matmul(&operands.b()).bias(&bias).relu().compute());
+        let residual = run.array::<T, _>((m, n));
+        run.keep(operands.a().fused_matmul(&operands.b()).residual(&residual).compute());
     }
 }
 

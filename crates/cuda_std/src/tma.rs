@@ -340,7 +340,7 @@ impl<T> Clone for TensorMapMut<'_, T> {
 
 impl<T> Copy for TensorMapMut<'_, T> {}
 
-impl<T: Pod> TensorMapMut<'_, T> {
+impl<'a, T: Pod> TensorMapMut<'a, T> {
     /// The tensor whose map is at `address`: in the parameters of the kernel, or in constant memory.
     ///
     /// # Safety
@@ -360,6 +360,19 @@ impl<T: Pod> TensorMapMut<'_, T> {
     #[track_caller]
     pub fn prefetch(self) {
         machine::tma_prefetch(self.address);
+    }
+
+    /// The same tensor, to be read: what a kernel adds to before it writes it.
+    ///
+    /// # Safety
+    ///
+    /// No element is written by a copy before each that reads it has been waited for, nor read after.
+    #[inline(always)]
+    pub unsafe fn reading(self) -> TensorMap<'a, T> {
+        TensorMap {
+            address: self.address,
+            _memory: PhantomData,
+        }
     }
 
     /// Copies the box that is at the beginning of `from` to `coordinates`. Elements beyond the tensor are left out.

@@ -16,7 +16,7 @@
 //!
 //! # How A and B lie in shared memory
 //!
-//! With 128-byte swizzle ([`Swizzle::B128`](crate::tma::Swizzle::B128)), as [bulk copies](crate::tma) bring them; a
+//! With 128-byte swizzle ([`Swizzle::B128`]), as [bulk copies](crate::tma) bring them; a
 //! [`MatrixDescriptor`] says where, and its type what the elements are and which of them are neighbours:
 //!
 //! * [`KMajor`]: those along K. A box has 128 bytes along K, and a row for each row of A, or column of B. Eight
@@ -26,6 +26,8 @@
 //!   and a row for each k. Eight rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes, and
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
 //!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
+//! * [`MnMajorB64`]: the same with boxes of 32 elements and 64-byte swizzle ([`Swizzle::B64`]), for matrices whose width is no
+//!   multiple of 64. Eight rows are 512 bytes, and 16 rows 1024.
 //!
 //! An A of 16-bit floats or of `Tf32` can come from registers instead, as [`Fragment`]s: that is how an A of `Tf32` that lies
 //! M-major is had, and how what is made of the result of one product is multiplied by another matrix.
@@ -127,6 +129,7 @@ use crate::float8::{F8E4M3, F8E5M2};
 use crate::half::Packed;
 use crate::machine::{self, Major};
 use crate::shared::Shared;
+use crate::tma::Swizzle;
 
 pub use crate::machine::{InRegisters, IntegerRegisters, Registers};
 
@@ -268,22 +271,39 @@ pub struct KMajor;
 #[derive(Clone, Copy, Debug)]
 pub struct MnMajor;
 
+/// [`MnMajor`] in boxes of 32 elements, with 64-byte swizzle.
+#[derive(Clone, Copy, Debug)]
+pub struct MnMajorB64;
+
 impl Sealed for KMajor {}
-impl Sealed for MnMajor {}
 
 impl Major for KMajor {
     const TRANSPOSED: i32 = 0;
-}
-
-impl Major for MnMajor {
-    const TRANSPOSED: i32 = 1;
+    const SWIZZLE: Swizzle = Swizzle::B128;
 }
 
 impl<T: Operand> Layout<T> for KMajor {}
-impl Layout<bf16> for MnMajor {}
-impl Layout<f16> for MnMajor {}
 
-/// Where a matrix of `T` lies in shared memory, with 128-byte swizzle. See the [module](self).
+macro_rules! mn_major {
+    ($($layout:ident $swizzle:ident;)*) => {$(
+        impl Sealed for $layout {}
+
+        impl Major for $layout {
+            const TRANSPOSED: i32 = 1;
+            const SWIZZLE: Swizzle = Swizzle::$swizzle;
+        }
+
+        impl Layout<bf16> for $layout {}
+        impl Layout<f16> for $layout {}
+    )*};
+}
+
+mn_major! {
+    MnMajor B128;
+    MnMajorB64 B64;
+}
+
+/// Where a matrix of `T` lies in shared memory, with the swizzle of its layout. See the [module](self).
 pub struct MatrixDescriptor<T, L> {
     raw: machine::MatrixDescriptor,
     _layout: PhantomData<(T, L)>,
@@ -299,11 +319,12 @@ impl<T, L> Copy for MatrixDescriptor<T, L> {}
 
 impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
     /// The matrix at `at`, which begins at a multiple of 1024 bytes; the two distances are multiples of 16 below 2^18.
-    /// `leading_byte_offset` counts only where the layout is [`MnMajor`] and the matrix more than 64 elements wide.
+    /// `leading_byte_offset` counts only where the matrix is in several boxes along M or N: one that lies along these, and is
+    /// wider than a box.
     #[inline(always)]
     pub fn new<U: Pod>(at: Shared<U>, leading_byte_offset: u32, stride_byte_offset: u32) -> Self {
         Self {
-            raw: machine::MatrixDescriptor::new(at.ptr(), leading_byte_offset, stride_byte_offset),
+            raw: machine::MatrixDescriptor::new(at.ptr(), leading_byte_offset, stride_byte_offset, L::SWIZZLE),
             _layout: PhantomData,
         }
     }

@@ -46,6 +46,8 @@ impl Factors {
 pub(super) enum Kernel {
     /// Hopper's tensor cores; tiles by their columns.
     Wgmma,
+    /// The same for 16 bits, as products of transposes; tiles by their columns.
+    Across,
     /// The tensor cores of Ampere and later; tiles by their columns.
     Mma,
     /// Large products of `f32` on Hopper; tiles by their columns.
@@ -57,8 +59,9 @@ pub(super) enum Kernel {
 }
 
 /// Each kernel's name, with what its tiles are told apart by.
-const KERNELS: [(&str, Kernel, &[usize]); 5] = [
+const KERNELS: [(&str, Kernel, &[usize]); 6] = [
     ("wgmma", Kernel::Wgmma, &[64, 128, 192, 256]),
+    ("across", Kernel::Across, &[64, 128, 192]),
     ("mma", Kernel::Mma, &[64, 128, 256]),
     ("simt", Kernel::Simt, &[64, 128, 256]),
     ("dmma", Kernel::Dmma, &[64, 128]),
@@ -183,6 +186,7 @@ fn entry(line: &str) -> std::result::Result<(Key, Choice), &'static str> {
         .ok_or("no such kernel")?;
     let fits = match kernel {
         Kernel::Wgmma | Kernel::Mma => matches!(factors, Factors::Half | Factors::Tf32),
+        Kernel::Across => factors == Factors::Half,
         Kernel::Simt => factors == Factors::F32,
         Kernel::Dmma => factors == Factors::F64,
         Kernel::Gemm => matches!(factors, Factors::F32 | Factors::F64),
@@ -320,6 +324,8 @@ mod tests {
             ("9.0 132 half nn 12 12 12 cublas 256 1", "no such kernel"),
             ("9.0 132 half nn 12 12 12 wgmma 100 1", "no such type or tile"),
             ("9.0 132 f32 nn 12 12 12 wgmma 128 1", "no such type or tile"),
+            ("9.0 132 tf32 nn 12 12 12 across 192 1", "no such type or tile"),
+            ("9.0 132 half nn 12 12 12 across 192 2", "not cut so"),
             ("9.0 132 half nn 12 12 12 wgmma 256 3", "not cut so"),
             ("9.0 132 f32 nn 12 12 12 simt 128 2", "not cut so"),
         ] {

@@ -9,7 +9,7 @@ use kernels_gpu::compiled::FinishSums;
 use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
-use ndarray::{Dimension, Ix3};
+use ndarray::{Dim, Dimension, Ix3};
 
 use super::MatMul;
 use crate::array::DeviceArray;
@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::launch::{Arg, LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
+use crate::view::DeviceView;
 
 /// What becomes of the sums of products: `f(alpha · sums + beta · old + bias) + residual`, or what a function of one's own
 /// makes of the three.
@@ -102,9 +103,15 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
         in_pairs(&self.bias) && in_pairs(&self.residual)
     }
 
-    /// Whether each addend is the same for all rows.
-    pub(super) fn is_same_for_all_rows(&self) -> bool {
-        strides(&self.bias)[1] == 0 && strides(&self.residual)[1] == 0
+    /// Whether a bias is the same for all rows.
+    pub(super) fn has_bias_of_row(&self) -> bool {
+        strides(&self.bias)[1] == 0
+    }
+
+    /// The residual of products of these extents: products, rows, columns.
+    pub(super) fn residual_of(&self, extents: [usize; 3]) -> Option<DeviceView<'_, T, Ix3>> {
+        let elements = self.residual.as_deref()?;
+        Some(elements.laid_out(Dim(extents), strides(&self.residual).to_vec()))
     }
 
     pub(super) fn bias(&self) -> Option<Words<'_, T>> {

@@ -2,7 +2,7 @@
 //! What launches of the kernels for Hopper's tensor cores have in common, whatever numbers these multiply.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, TILE_M, WgmmaShape, shared_bytes, threads, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3, s};
 
 use super::HOPPER;
@@ -14,8 +14,8 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
-use crate::tensor_map::{Swizzle, TensorElement, TensorMapMutArg};
-use crate::view::DeviceViewMut;
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorMapMutArg};
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// Whether the stream's device has Hopper's tensor cores.
 pub(in crate::ops) fn is_hopper(stream: &Stream) -> bool {
@@ -64,15 +64,25 @@ pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stre
     let blocks = tiles.min(stream.backend().properties().multiprocessors.into());
     LaunchConfig {
         dynamic_shared: shared_bytes(registers),
-        ..LaunchConfig::new(blocks as u32, threads(registers) as u32)
+        ..LaunchConfig::new(blocks as u32, shape.threads(registers) as u32)
     }
+}
+
+/// A box of a result.
+const fn result_box<C>() -> [usize; 3] {
+    [1, BOX_M, LINE / size_of::<C>()]
 }
 
 /// The map of a result.
 pub(super) fn result_map<'a, C: TensorElement>(
     out: &'a mut DeviceViewMut<'_, C, Ix3>,
 ) -> Result<TensorMapMutArg<'a, C>> {
-    out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)
+    out.tensor_map_mut(&result_box::<C>(), Swizzle::B128)
+}
+
+/// The map of what is added to a result, box by box.
+pub(super) fn map_of_added<'a, C: TensorElement>(added: &'a DeviceView<'_, C, Ix3>) -> Result<TensorMapArg<'a, C>> {
+    added.tensor_map(&result_box::<C>(), Swizzle::B128)
 }
 
 /// Has `write` write results of these extents to `out`, or, where no map can have it, to a matrix with longer lines that is

@@ -5,7 +5,7 @@
 //! take some 2.7 ms on an H200, to read and write their result 30 µs.
 
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AmpereGemm, FinishSums, HopperGemm};
+use kernels_gpu::compiled::{AcrossGemm, AmpereGemm, FinishSums, HopperGemm};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
@@ -43,7 +43,7 @@ macro_rules! in_the_kernel {
     ($($type:ty),*) => {$(
         impl<F: Passed<f32>> OwnEpilogue<F> for $type
         where
-            $type: HopperGemm<$type, F> + AmpereGemm<$type, F> + FinishSums<F>,
+            $type: HopperGemm<$type, F> + AcrossGemm<F> + AmpereGemm<$type, F> + FinishSums<F>,
         {
             fn multiply_with<D: Dimension>(
                 _: Multiply<Self, D>,

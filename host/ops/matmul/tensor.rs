@@ -61,7 +61,6 @@ pub(super) trait Half:
     + wgmma::Operand<Element = Self>
     + HopperGemm<Self>
     + AmpereGemm<Self>
-    + AcrossGemm
 {
     /// The product, finished, on Turing's tensor cores, if they multiply such numbers and the stream's device has them.
     fn finished_on_turing<D: Dimension>(
@@ -121,14 +120,9 @@ pub(super) fn multiply<T, D: Dimension, F: Passed<f32>>(
     finish: &Finish<'_, T, D, F>,
 ) -> Result<()>
 where
-    T: Half + HopperGemm<T, F> + AmpereGemm<T, F> + FinishSums<F>,
+    T: Half + HopperGemm<T, F> + AcrossGemm<F> + AmpereGemm<T, F> + FinishSums<F>,
 {
-    if by_vector(&product, stream, out, finish)? {
-        return Ok(());
-    }
-    if let Some(finish) = finish.of_library()
-        && across::multiply(&product, stream, out, &finish)?
-    {
+    if by_vector(&product, stream, out, finish)? || across::multiply(&product, stream, out, finish)? {
         return Ok(());
     }
     if by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
@@ -248,6 +242,8 @@ pub(super) fn choice<T: Factor, D>(
         choice.cut.fits(&product.shape)
             && match choice.kernel {
                 Chosen::Wgmma => is_hopper(stream),
+                // Who has been asked ahead.
+                Chosen::Across => false,
                 _ => has_tensor_cores(stream, AMPERE),
             }
     };
@@ -364,9 +360,21 @@ impl<'a, T: TensorElement> Operand<'a, T> {
     /// Its map, of elements that the copy takes as `of`: for tiles of so many lines and 128 bytes along k, or, of what lies
     /// along them, of 128 bytes of them.
     pub(super) fn map(&self, of: TensorType, lines: usize) -> Result<TensorMapArg<'_, T>> {
-        let wide = LINE / size_of::<T>();
-        let tile = [1, if self.along_lines { wide } else { lines }, wide];
-        self.lies.tensor_map(of, &tile, Swizzle::B128)
+        self.map_in_boxes(of, lines, LINE / size_of::<T>())
+    }
+
+    /// The same, where of what lies along them a box has so many lines, and the swizzle of as many bytes.
+    pub(super) fn map_in_boxes(&self, of: TensorType, lines: usize, of_box: usize) -> Result<TensorMapArg<'_, T>> {
+        let along_k = LINE / size_of::<T>();
+        if !self.along_lines {
+            return self.lies.tensor_map(of, &[1, lines, along_k], Swizzle::B128);
+        }
+        let swizzle = match of_box * size_of::<T>() {
+            32 => Swizzle::B32,
+            64 => Swizzle::B64,
+            _ => Swizzle::B128,
+        };
+        self.lies.tensor_map(of, &[1, along_k, of_box], swizzle)
     }
 }
 

@@ -122,23 +122,30 @@ pub trait HopperGemm<C: 'static, F: 'static = Activation>: Input {
 }
 
 /// The parameters of [`gemm_wgmma_across`](fn@wgmma::across::gemm_wgmma_across).
-pub type AcrossParams<T> = (
+pub type AcrossParams<T, F = Activation> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMapMut<'static, T>,
     wgmma::WgmmaShape,
     f32,
-    EpiloguePlan,
+    f32,
+    u32,
+    EpiloguePlan<F>,
     &'static [T],
-    &'static [T],
+    TensorMap<'static, T>,
 );
 
-/// Products of matrices of this type on Hopper's tensor cores that are computed as their transposes: a kernel for each size of tiles.
-pub trait AcrossGemm: Pod {
+/// Products of matrices of this type on Hopper's tensor cores that are computed as their transposes, with an epilogue's function
+/// `F`: a kernel for each size of tiles.
+#[diagnostic::on_unimplemented(
+    message = "products of `{Self}` with the epilogue `{F}` are not compiled",
+    note = "for an epilogue of your own: `kernels_gpu::epilogue_kernels!({F}: {Self});` in a kernels crate"
+)]
+pub trait AcrossGemm<F: 'static = Activation>: Pod {
     /// 64 columns of the result, 48 rows.
-    type Tiles64By48: Kernel<Params = AcrossParams<Self>>;
-    /// 192 columns, 96 rows.
-    type Tiles192By96: Kernel<Params = AcrossParams<Self>>;
+    type Tiles64By48: Kernel<Params = AcrossParams<Self, F>>;
+    /// 192 columns, or 128, and 96 rows.
+    type Tiles192By96: Kernel<Params = AcrossParams<Self, F>>;
 }
 
 macro_rules! across {

@@ -35,7 +35,7 @@ use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, TensorMapMut};
-use cuda_std::wgmma::{KMajor, Layout, MnMajor, MultiplyBy, Operand, Registers, Tf32};
+use cuda_std::wgmma::{KMajor, Layout, MnMajor, MnMajorB64, MultiplyBy, Operand, Registers, Tf32};
 use half::{bf16, f16};
 
 use self::addend::{Addend, RingAddend};
@@ -57,7 +57,8 @@ mod tf32;
 /// Threads of a block: the producer's warpgroup, and two of consumers.
 pub const THREADS: usize = threads(32);
 
-/// Threads of a block whose sums take `registers` of a thread: the producer's warpgroup, and the consumers'.
+/// Threads of a block whose sums take `registers` of a thread, or the most that it has: the producer's warpgroup, and the
+/// consumers'.
 pub const fn threads(registers: usize) -> usize {
     128 * (1 + consumers(registers))
 }
@@ -100,8 +101,19 @@ const fn a_bytes(registers: usize) -> usize {
     tile_m(registers) * LINE
 }
 
-/// Rows of tiles that blocks of neighbouring numbers share.
+/// Rows of tiles that numbers go down before they go right.
 const GROUP: u32 = 16;
+
+/// The same of tiles of 64 and 96 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
+/// are in one part of the GPU (GPC), which seems to ask the cache once for what several of them read at a time: of tiles so narrow, what
+/// is asked for counts, and it is least of parts that are as wide as they are high.
+const fn group(registers: usize, element: usize) -> u32 {
+    match (registers, element) {
+        (32, 2) => 4,
+        (48, 2) => 2,
+        _ => GROUP,
+    }
+}
 
 /// Rows of the boxes in which a warp stores its part.
 pub const BOX_M: usize = 16;
@@ -131,6 +143,14 @@ const fn boxes(registers: usize) -> usize {
     }
 }
 
+/// Columns of a box of `B` where it lies along n: 64, or 32 in tiles that are no multiple of that.
+pub const fn b_box(registers: usize) -> usize {
+    match tile_n(registers) % 64 {
+        0 => 64,
+        _ => 32,
+    }
+}
+
 /// Bytes of a stage's tile of `B`.
 const fn b_bytes(registers: usize) -> usize {
     tile_n(registers) * LINE
@@ -144,6 +164,14 @@ const fn result_bytes(registers: usize) -> usize {
     }
 }
 
+/// Barriers of copies of what is added to the sums: one for each consumer of the tiles of [`across`].
+const fn added(registers: usize) -> usize {
+    match registers {
+        24 | 48 => consumers(registers),
+        _ => 0,
+    }
+}
+
 /// Bytes in front of the barriers.
 const fn tiles_bytes(registers: usize) -> usize {
     stages(registers) * (a_bytes(registers) + b_bytes(registers)) + result_bytes(registers)
@@ -151,7 +179,11 @@ const fn tiles_bytes(registers: usize) -> usize {
 
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
 pub const fn shared_bytes(registers: usize) -> usize {
-    1024 + tiles_bytes(registers) + 16 * stages(registers)
+    1024 + tiles_bytes(registers) + barriers_bytes(registers)
+}
+
+const fn barriers_bytes(registers: usize) -> usize {
+    16 * stages(registers) + 8 * added(registers)
 }
 
 /// Numbers that the result is stored as.
@@ -213,16 +245,28 @@ pub struct WgmmaShape {
     /// Whether the map of the result has the columns as its rows (0: the rows).
     pub c_transposed: u32,
     /// Rows of a tile: [`TILE_M`], or, where elements have more bytes than one, its sums take 32 registers, `k` is more
-    /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`].
+    /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`], or of tiles of 96 columns
+    /// [`TILE_M`].
     pub tile_m: u32,
 }
 
 impl WgmmaShape {
+    /// Threads of a block whose sums take so many registers.
+    pub fn threads(&self, registers: usize) -> usize {
+        threads(registers) - if self.leaves_one_out(registers) { 128 } else { 0 }
+    }
+
     /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
     #[inline(always)]
     fn shares_k<E>(&self, registers: usize) -> bool {
         let may = registers == 32 && self.tile_m != TILE_M as u32;
         size_of::<E>() > 1 && (may || tile_m(registers) == HALF_TILE_M)
+    }
+
+    /// Whether tiles whose sums take so many registers have a consumer fewer than there may be.
+    #[inline(always)]
+    fn leaves_one_out(&self, registers: usize) -> bool {
+        consumers(registers) > 2 && self.tile_m == TILE_M as u32
     }
 }
 
@@ -347,7 +391,8 @@ struct Block<'a, E, C, const R: usize> {
     first: Tile,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
-    /// For each stage whether it is full, then for each whether it is free.
+    /// For each stage whether it is full, then for each whether it is free; then, of [`across`], for each consumer whether what is
+    /// added to its sums is there.
     barriers: Shared<u64>,
 }
 
@@ -400,8 +445,10 @@ impl<const R: usize> Place<R> {
 
 /// How an operand lies in a stage.
 pub trait Side<T>: Layout<T> {
-    /// Bytes from one group of 64 lines to the next: of what lies along its lines, which are in boxes of 64.
+    /// Bytes from one box to the next: of what lies along its lines.
     const LEADING: u32;
+    /// Bytes from eight rows of a box to the next eight.
+    const STRIDE: u32;
     /// Bytes from the elements along k of one instruction to those of the next: 32 bytes of them.
     const STEP: u32;
 }
@@ -411,33 +458,49 @@ where
     KMajor: Layout<T>,
 {
     const LEADING: u32 = 16;
+    const STRIDE: u32 = 8 * LINE as u32;
     const STEP: u32 = 32;
 }
 
-impl<T> Side<T> for MnMajor
-where
-    MnMajor: Layout<T>,
-{
-    const LEADING: u32 = 64 * LINE as u32;
-    const STEP: u32 = 16 * LINE as u32;
+macro_rules! along_lines {
+    ($($layout:ident $line:literal;)*) => {$(
+        impl<T> Side<T> for $layout
+        where
+            $layout: Layout<T>,
+        {
+            const LEADING: u32 = 64 * $line;
+            const STRIDE: u32 = 8 * $line;
+            const STEP: u32 = 16 * $line;
+        }
+    )*};
+}
+
+along_lines! {
+    MnMajor 128;
+    MnMajorB64 64;
 }
 
 /// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
 pub trait Input: MultiplyBy {
     /// How an operand lies that does not lie along k. Of TF32, none.
     type AlongLines: Side<Self>;
+    /// The same in boxes of 32 lines.
+    type AlongLinesBy32: Side<Self>;
 }
 
 impl Input for f16 {
     type AlongLines = MnMajor;
+    type AlongLinesBy32 = MnMajorB64;
 }
 
 impl Input for bf16 {
     type AlongLines = MnMajor;
+    type AlongLinesBy32 = MnMajorB64;
 }
 
 impl Input for Tf32 {
     type AlongLines = KMajor;
+    type AlongLinesBy32 = KMajor;
 }
 
 impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
@@ -468,17 +531,23 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     unsafe fn new(a: TensorMap<'a, E>, b: TensorMap<'a, E>, c: TensorMapMut<'a, C>, shape: WgmmaShape) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
-        let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 16 * stages(R)) }.cast::<u64>();
+        let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), barriers_bytes(R)) }.cast::<u64>();
         let thread = thread::thread_idx_x();
         if thread == 0 {
             a.prefetch();
             b.prefetch();
         }
         // Constants, so that the divisions are shifts.
-        let (rows, columns) = (tile_m(R) as u32, tile_n(R) as u32);
-        let whole = Tiles::new(shape.batch, [shape.m, shape.n], [rows, columns], GROUP);
-        let half = Tiles::new(shape.batch, [shape.m, shape.n], [HALF_TILE_M as u32, columns], GROUP);
-        let tiles = if shape.shares_k::<E>(R) { half } else { whole };
+        let of = |rows: usize, group| {
+            let tile = [rows as u32, tile_n(R) as u32];
+            Tiles::new(shape.batch, [shape.m, shape.n], tile, group)
+        };
+        let group = const { group(R, size_of::<E>()) };
+        let tiles = match shape.shares_k::<E>(R) {
+            true => of(HALF_TILE_M, GROUP),
+            false if shape.leaves_one_out(R) => of(TILE_M, group),
+            false => of(tile_m(R), group),
+        };
         let block = Self {
             a,
             b,
@@ -494,6 +563,10 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             for stage in 0..stages(R) as u32 {
                 block.full(stage).init(produce::producers(R));
                 block.free(stage).init(block.readers());
+            }
+            for group in 0..added(R) {
+                // SAFETY: there is one for each consumer behind those of the stages.
+                unsafe { Mbarrier::at_unchecked(barriers, 2 * stages(R) + group) }.init(4);
             }
             mbarrier::fence_init();
             c.prefetch();
@@ -511,10 +584,10 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Rows of a tile.
     #[inline(always)]
     fn rows(&self) -> u32 {
-        if self.shares_k() {
-            HALF_TILE_M as u32
-        } else {
-            tile_m(R) as u32
+        match self.shares_k() {
+            true => HALF_TILE_M as u32,
+            false if self.shape.leaves_one_out(R) => TILE_M as u32,
+            false => tile_m(R) as u32,
         }
     }
 
@@ -570,7 +643,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         match (self.a_comes_from_registers(), self.shares_k()) {
             (true, _) => 4 * consumers(R) as u32,
             (false, true) => 1,
-            (false, false) => consumers(R) as u32,
+            (false, false) => self.rows() / 64,
         }
     }
 

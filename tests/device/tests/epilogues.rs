@@ -37,14 +37,14 @@ fn check<T: Element + MatMul + OwnEpilogue<Hinge> + PartialEq + std::fmt::Debug>
     let function = Hinge { limit: 5 };
     let number = |shape, seed| numbers(shape, seed, |x| x);
     let (a, b, old) = (number((batch, m, k), 1), number((1, k, n), 2), number((batch, m, n), 3));
-    let (bias, residual) = (number((1, 1, n), 4), number((batch, m, 1), 5));
+    let (bias, residual) = (number((1, 1, n), 4), number((batch, m, n), 5));
     let sums = Array3::from_shape_fn((batch, m, n), |(p, i, j)| {
         (0..k).map(|k| a[[p, i, k]] * b[[0, k, j]]).sum::<i32>()
     });
     let wanted = |alpha: i32, beta: i32, with_addends: bool| {
         Array3::from_shape_fn((batch, m, n), |(p, i, j)| {
             let (bias, residual) = if with_addends {
-                (bias[[0, 0, j]], residual[[p, i, 0]])
+                (bias[[0, 0, j]], residual[[p, i, j]])
             } else {
                 (0, 0)
             };
@@ -77,6 +77,8 @@ fn check<T: Element + MatMul + OwnEpilogue<Hinge> + PartialEq + std::fmt::Debug>
 fn products_of_16_bits() {
     let shapes = [
         [1, 72, 136, 40],
+        // On Hopper as the transpose, but where there is more to add.
+        [1, 48, 56, 72],
         [2, 33, 35, 7],
         [1, 130, 260, 70],
         [1, 1, 50, 64],

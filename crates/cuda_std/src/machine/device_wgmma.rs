@@ -8,8 +8,9 @@
 use core::arch::asm;
 
 use super::{InRegisters, IntegerRegisters, Major, Registers, SharedPtr};
+use crate::tma::Swizzle;
 
-/// Where a matrix lies: PTX ISA, "Matrix Descriptor Format", with 128-byte swizzle. In two halves, of which the lower one has the
+/// Where a matrix lies: PTX ISA, "Matrix Descriptor Format". In two halves, of which the lower one has the
 /// address: to advance is one addition of 32 bits, whose carry has nowhere to go.
 #[derive(Clone, Copy)]
 pub struct MatrixDescriptor {
@@ -19,11 +20,17 @@ pub struct MatrixDescriptor {
 
 impl MatrixDescriptor {
     #[inline(always)]
-    pub fn new(at: SharedPtr, leading: u32, stride: u32) -> Self {
+    pub fn new(at: SharedPtr, leading: u32, stride: u32, swizzle: Swizzle) -> Self {
         let field = |bytes: u32| (bytes & 0x3_ffff) >> 4;
+        let swizzle = match swizzle {
+            Swizzle::None => 0,
+            Swizzle::B128 => 1,
+            Swizzle::B64 => 2,
+            Swizzle::B32 => 3,
+        };
         Self {
             low: field(at.0) | field(leading) << 16,
-            high: field(stride) | 1 << 30,
+            high: field(stride) | swizzle << 30,
         }
     }
 

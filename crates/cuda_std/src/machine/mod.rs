@@ -5,6 +5,8 @@
 
 use bytemuck::Pod;
 
+use crate::tma::Swizzle;
+
 mod space;
 pub use space::*;
 
@@ -162,6 +164,8 @@ pub trait Major {
     /// 1 if neighbours along M or N are neighbours in memory, 0 if those along K are.
     #[doc(hidden)]
     const TRANSPOSED: i32;
+    #[doc(hidden)]
+    const SWIZZLE: Swizzle;
 }
 
 /// Registers that instructions write to beside the thread.

@@ -27,11 +27,17 @@ pub struct MatrixDescriptor {
     at: SharedPtr,
     leading: u32,
     stride: u32,
+    swizzle: Swizzle,
 }
 
 impl MatrixDescriptor {
-    pub fn new(at: SharedPtr, leading: u32, stride: u32) -> Self {
-        Self { at, leading, stride }
+    pub fn new(at: SharedPtr, leading: u32, stride: u32, swizzle: Swizzle) -> Self {
+        Self {
+            at,
+            leading,
+            stride,
+            swizzle,
+        }
     }
 
     pub fn advance(self, bytes: u32) -> Self {
@@ -44,10 +50,11 @@ impl MatrixDescriptor {
     /// Panics unless the instruction can take it.
     #[track_caller]
     fn check(self) {
-        let at = self.at.offset();
+        let (at, bytes) = (self.at.offset(), self.swizzle.align());
+        // Beside the bits within a piece of 16 bytes, those that the swizzle adds to others.
         assert!(
-            at & 0x38f == 0,
-            "the matrix of a matrix descriptor begins at offset {at} of shared memory: at no row 0 of a swizzle of 1024 bytes"
+            at & (bytes - 1) & 0x38f == 0,
+            "the matrix of a matrix descriptor begins at offset {at} of shared memory: at no row 0 of a swizzle of {bytes} bytes"
         );
         let (leading, stride) = (self.leading, self.stride);
         assert!(
@@ -61,7 +68,7 @@ impl MatrixDescriptor {
     #[track_caller]
     fn read<const P: usize>(self, kind: Kind, offsets: [u32; P]) -> [[u8; PIECE]; P] {
         let start = self.at.offset() as u32;
-        let places = offsets.map(|offset| Swizzle::B128.place(start + offset).wrapping_sub(start) as i32 as usize);
+        let places = offsets.map(|offset| self.swizzle.place(start + offset).wrapping_sub(start) as i32 as usize);
         let from = cuda_sim::reads_begin(Engine::Matrix, self.at, places, (PIECE, kind.bytes() as usize));
         // SAFETY: memory of the block's, whose threads are all on this OS thread.
         from.map(|from| unsafe { from.cast::<[u8; PIECE]>().read() })
@@ -99,7 +106,9 @@ impl MatrixDescriptor {
     /// The offset of the piece of an element where neighbours along M or N are neighbours: of 16 bits, for no others are so.
     #[inline(always)]
     fn transposed(self, line: u32, k: u32) -> u32 {
-        line / 64 * self.leading + line % 64 / 8 * 16 + k / 8 * self.stride + k % 8 * 128
+        let row = self.swizzle.span();
+        let wide = row / 2;
+        line / wide * self.leading + line % wide / 8 * 16 + k / 8 * self.stride + k % 8 * row
     }
 }
 

@@ -88,28 +88,28 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
         self.plan.function.apply_to(sums, there, bias, residual)
     }
 
-    /// What is added to this thread's two lines of a product, bias and residual, where each is the same for all columns: zeros
-    /// where there is none.
+    /// The bias of this thread's two lines of a product, where it is the same for all columns: zeros where there is none.
     ///
     /// # Safety
     ///
-    /// The product has lines, and the last strides of the addends are 0.
+    /// The product has lines, and the last stride of the bias is 0.
     #[inline(always)]
-    pub unsafe fn load_of_lines(&self, at: [u32; 3], m: u32) -> [[f32; 2]; 2] {
-        let load = |elements: Slice<'a, T>, strides: [usize; 3]| match elements.is_empty() {
+    pub unsafe fn load_of_lines(&self, at: [u32; 3], m: u32) -> [f32; 2] {
+        match self.bias.is_empty() {
             true => [0.0; 2],
             // SAFETY: the promise of `new`, and the caller's.
-            false => lines(strides, at, m).map(|line| unsafe { element(elements, line) }.widen()),
-        };
-        [load(self.bias, self.plan.bias), load(self.residual, self.plan.residual)]
+            false => lines(self.plan.bias, at, m).map(|line| unsafe { element(self.bias, line) }.widen()),
+        }
     }
 
-    /// What becomes of `N` sums as [`finish_fragment`](Self::finish_fragment) takes them, with what
-    /// [`load_of_lines`](Self::load_of_lines) gave.
+    /// What becomes of `N` sums as [`finish_fragment`](Self::finish_fragment) takes them, with the bias that
+    /// [`load_of_lines`](Self::load_of_lines) gave, and their residuals, if they have some.
     #[inline(always)]
-    pub fn finish_lines<const N: usize>(&self, sums: [f32; N], [bias, residual]: [[f32; 2]; 2]) -> [f32; N] {
-        let of = |lines: [f32; 2]| move || cuda_std::array::from_fn(|i| lines[i / 2 % 2]);
-        self.plan.function.apply_to(sums, self.there(), of(bias), of(residual))
+    pub fn finish_lines<const N: usize>(&self, sums: [f32; N], bias: [f32; 2], residual: Option<[f32; N]>) -> [f32; N] {
+        let there = [!self.bias.is_empty(), residual.is_some()];
+        let of_lines = || cuda_std::array::from_fn(|i| bias[i / 2 % 2]);
+        let residual = || residual.unwrap_or([0.0; N]);
+        self.plan.function.apply_to(sums, there, of_lines, residual)
     }
 
     /// Has the function see results, of which the first is at this product, row and column. Called by all lanes of a warp.

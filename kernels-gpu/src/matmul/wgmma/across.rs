@@ -1,27 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of numbers of 16 bits as `Cᵀ = Bᵀ Aᵀ`, by tiles of other sizes.
 //!
-//! What the tensor cores take for their right matrix has any number of lines that is a multiple of 8, but such as lie along k:
-//! those that lie along themselves come in boxes of 64. In C order that is `A` alone. So its lines are the columns of a tile here,
-//! and those of `B`, which lie as they like, its rows, 64 for each consumer; and the result is transposed on its way to shared
-//! memory (`stmatrix`). There are tiles of 192 × 96, with three consumers, and of 64 × 48, whose two consumers have stages in turn
-//! and exchange their sums, so that each adds and stores half of them.
+//! What the tensor cores take for their right matrix has any number of lines that is a multiple of 8, if they lie along k; of those
+//! that lie along themselves there are 64 in a box, or 32, at half the speed of copies. In C order the lines of `A` lie along k. So
+//! they are the columns of a tile here, and those of `B`, which lie as they like, its rows, 64 for each consumer; and the result is
+//! transposed on its way to shared memory (`stmatrix`). There are tiles of 192 × 96, with three consumers, of 128 × 96, where one of
+//! these is left out, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores
+//! half of them.
+//!
+//! What is added to each sum, a residual or the old element, the accelerator copies into the boxes of the result before the sums are
+//! there. A thread finds it where it then puts the result.
+
+use core::iter::StepBy;
+use core::ops::Range;
 
 use bytemuck::Pod;
+use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::wgmma::{Accumulator, KMajor, Registers};
 use cuda_std::{hint, matrix, tma, warpgroup};
 use half::{bf16, f16};
 
-use super::{BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, WgmmaShape, consumers, threads, tile_m};
-use crate::matmul::epilogue::{Activation, Epilogue, EpiloguePlan};
+use super::{
+    BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, WgmmaShape, consumers, stages, threads, tile_m,
+    tile_n,
+};
+use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
 /// Boxes of a consumer's part of the result, of 16 rows of it.
 const fn boxes(registers: usize) -> usize {
     registers / 8
+}
+
+/// Whether `B` may lie along n: the columns of a tile are in boxes of 32.
+pub const fn in_boxes(registers: usize) -> bool {
+    tile_n(registers).is_multiple_of(32)
 }
 
 /// Bytes of a tile's result, and of the sums that consumers of the same rows exchange.
@@ -34,14 +50,17 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
     tile_m(registers) / 64 * boxes(registers) * BOX_BYTES + sums
 }
 
-/// `C ← f(alpha · A B + bias) + residual` for each product of the batch, with the function of the plan. `a` has the lines of `B`, and
-/// `b` those of `A`: what is multiplied is `Cᵀ = Bᵀ Aᵀ`, whose shape is that of the launch.
+/// `C ← f(alpha · A B + beta · C + bias)`, or `C ← f(alpha · A B + bias) + residual`, for each product of the batch, with the function
+/// of the plan; where `beta` is 0, `C` is not read. `a` has the lines of `B`, and `b` those of `A`: what is multiplied is
+/// `Cᵀ = Bᵀ Aᵀ`, whose shape is that of the launch.
 ///
 /// # Safety
 ///
-/// As for [`gemm_wgmma`](fn@super::gemm_wgmma), with [`threads`] threads, and tiles of [`tile_m`] rows. `b` lies along k. `c` has the
-/// columns of what is multiplied as its rows. The addends are as [`Epilogue::new`] says for the strides of what is multiplied, of
-/// which the last ones are 0. With tiles of 64 rows, `k` is more than a stage has.
+/// As for [`gemm_wgmma`](fn@super::gemm_wgmma), with [`threads`](WgmmaShape::threads) threads, and tiles of so many rows as the shape
+/// says. `b` lies along k, or, where its tiles are [`in_boxes`], is copied in boxes of [`b_box`](super::b_box) lines, with the swizzle of
+/// as many elements. `c` has the columns of what is multiplied as its rows, and so has `residual`, whose boxes are those of `c`: it is
+/// read where `has_residual` is not 0, and then `beta` is 0. The bias is as [`Epilogue::new`] says for the strides of what is
+/// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has.
 #[kernel(T = [bf16, f16], R = [24, 48], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     a: TensorMap<'_, T>,
@@ -49,21 +68,89 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     c: TensorMapMut<'_, T>,
     shape: WgmmaShape,
     alpha: f32,
+    beta: f32,
+    has_residual: u32,
     plan: EpiloguePlan,
     bias: &[T],
-    residual: &[T],
+    residual: TensorMap<'_, T>,
 ) where
     [f32; R]: Registers,
 {
-    // SAFETY (of both): the kernel's contract.
-    let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
+    // SAFETY: the kernel's contract.
+    unsafe { gemm_wgmma_across_with::<T, _, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
+}
+
+/// [`gemm_wgmma_across()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[allow(clippy::too_many_arguments, reason = "a kernel's")]
+#[inline(always)]
+pub unsafe fn gemm_wgmma_across_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
+    a: TensorMap<'_, T>,
+    b: TensorMap<'_, T>,
+    c: TensorMapMut<'_, T>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    has_residual: u32,
+    plan: EpiloguePlan<F>,
+    bias: &[T],
+    residual: TensorMap<'_, T>,
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY (of all): the kernel's contract. A consumer reads old elements before it stores these.
+    let finish = Finish {
+        alpha,
+        beta,
+        epilogue: unsafe { Epilogue::new(plan, bias, &[]) },
+        has_residual: has_residual != 0,
+        added: if beta != 0.0 { unsafe { c.reading() } } else { residual },
+    };
     let block = unsafe { Block::<T, T, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     // In this order as in `gemm_wgmma`.
     if warp >= 4 {
-        block.consume_across::<T>(warp - 4, alpha, epilogue);
+        block.consume_across::<T>(warp - 4, finish);
     } else {
         block.produce(warp, None);
+    }
+}
+
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+struct Finish<'a, T, F> {
+    alpha: f32,
+    beta: f32,
+    epilogue: Epilogue<'a, T, F>,
+    has_residual: bool,
+    /// The old elements, or the residual.
+    added: TensorMap<'a, T>,
+}
+
+impl<T: Output, F: EpilogueOp<f32>> Finish<'_, T, F> {
+    /// Whether there is one for each element that is added.
+    #[inline(always)]
+    fn adds(&self) -> bool {
+        self.beta != 0.0 || self.has_residual
+    }
+
+    /// Whether it changes nothing.
+    #[inline(always)]
+    fn is_identity(&self) -> bool {
+        !self.adds() && self.epilogue.is_identity()
+    }
+
+    /// What becomes of sums, with the bias of this thread's lines and what is added to each.
+    #[inline(always)]
+    fn finish(&self, mut sums: [f32; 8], bias: [f32; 2], added: [f32; 8]) -> [f32; 8] {
+        if self.beta != 0.0 {
+            sums = cuda_std::array::from_fn(|i| Float::mul_add(self.beta, added[i], sums[i]));
+        }
+        self.epilogue
+            .finish_lines(sums, bias, self.has_residual.then_some(added))
     }
 }
 
@@ -85,7 +172,7 @@ where
     /// Multiplies the stages, and stores the tiles. For the consumers' warps.
     // As `consume`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume_across<T: Input<Element = E>>(&self, warp: u32, alpha: f32, epilogue: Epilogue<'_, C, Activation>) {
+    fn consume_across<T: Input<Element = E>>(&self, warp: u32, finish: Finish<'_, C, impl EpilogueOp<f32>>) {
         if consumers(R) == 2 {
             warpgroup::increase_registers::<232>();
         } else {
@@ -94,24 +181,42 @@ where
         let group = warp / 4;
         let lines = if self.shares_k() { 0 } else { 64 * group };
         let mut place = Place::<R>::FIRST;
+        let mut round = 0;
         for mut tile in self.tiles_of_block() {
             tile.row += lines;
             let row = tile.row + warp % 4 * 16 + thread::thread_idx_x() % 32 / 4;
             // SAFETY: the kernel's contract.
-            let addends = unsafe { epilogue.load_of_lines([tile.product, row, 0], self.shape.m) };
-            let mut sums = match self.a_lies_along_m() {
-                false => self.sums::<T, T, KMajor, KMajor>(group, &mut place),
-                true => self.sums::<T, T, T::AlongLines, KMajor>(group, &mut place),
+            let bias = unsafe { finish.epilogue.load_of_lines([tile.product, row, 0], self.shape.m) };
+            if finish.adds() {
+                self.load_added(group, tile, finish.added);
+            }
+            let mut sums = match (self.a_lies_along_m(), in_boxes(R) && self.b_lies_along_n()) {
+                (false, false) => self.sums::<T, T, KMajor, KMajor>(group, &mut place),
+                (false, true) => self.sums::<T, T, KMajor, T::AlongLinesBy32>(group, &mut place),
+                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(group, &mut place),
+                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLinesBy32>(group, &mut place),
             };
             if self.shares_k() {
                 self.exchange_parts(&mut sums, group);
             }
-            sums.update(|_, sum| alpha * sum);
-            self.take_boxes(group);
-            if epilogue.is_identity() {
+            sums.update(|_, sum| finish.alpha * sum);
+            if finish.adds() {
+                self.added(group).wait(round);
+                round ^= 1;
+            } else {
+                self.take_boxes(group);
+            }
+            if finish.is_identity() {
                 self.put_across(&sums, group);
             } else {
-                self.put_finished(&sums, group, |sums| epilogue.finish_lines(sums, addends));
+                self.put_finished(&sums, group, |sums, number| {
+                    let added = if finish.adds() {
+                        self.take_added(group, number)
+                    } else {
+                        [0.0; 8]
+                    };
+                    finish.finish(sums, bias, added)
+                });
             }
             self.store_boxes(group, tile);
         }
@@ -182,15 +287,53 @@ where
         meet(group);
     }
 
-    /// Puts this thread's sums of a box into it, four matrices of 8 × 8 at a time.
+    /// The barrier that the copies of what is added to a consumer's sums complete.
     #[inline(always)]
-    fn put_box(&self, group: u32, number: u32, value: impl Fn(usize) -> f32) {
+    fn added(&self, group: u32) -> Mbarrier {
+        // SAFETY: there is one for each consumer behind those of the stages.
+        unsafe { Mbarrier::at_unchecked(self.barriers, 2 * stages(R) + group as usize) }
+    }
+
+    /// Has what is added to each sum copied into the boxes, by the threads that have had these stored.
+    #[inline(always)]
+    fn load_added(&self, group: u32, tile: Tile, from: TensorMap<'_, C>) {
+        if !warp::elect() {
+            return;
+        }
+        tma::wait_read::<0>();
+        let boxes = self.boxes_of_warp(group);
+        let loaded = self.added(group);
+        loaded.arrive_expect_tx(boxes.clone().count() as u32 * BOX_BYTES as u32);
+        for number in boxes {
+            let at = Self::box_at(tile, number);
+            // SAFETY: a box of the map, by the kernel's contract, into memory that is not read before its barrier says so.
+            unsafe { from.load(self.box_across(group, number).cast(), at, loaded) };
+        }
+    }
+
+    /// Where this thread's numbers of a box are, four matrices of 8 × 8 at a time.
+    #[inline(always)]
+    fn place_in_box(number: u32) -> u32 {
         let (warp, lane) = (thread::thread_idx_x() / 32 % 4, thread::thread_idx_x() % 32);
         let (row, column) = (lane / 16 * 8 + lane % 8, (2 * warp + lane / 8 % 2) ^ (lane % 8));
-        let at = number * BOX_BYTES as u32 + row * LINE as u32 + 16 * column;
-        let pair = |i: usize| C::pack(value(i), value(i + 1));
+        number * BOX_BYTES as u32 + row * LINE as u32 + 16 * column
+    }
+
+    /// What is added to this thread's sums of a box, from where they are put then.
+    #[inline(always)]
+    fn take_added(&self, group: u32, number: u32) -> [f32; 8] {
         // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
-        unsafe { matrix::stmatrix_x4_trans(self.boxes_across(group), at, [pair(0), pair(2), pair(4), pair(6)]) };
+        let words = unsafe { matrix::ldmatrix_x4_trans(self.boxes_across(group), Self::place_in_box(number)) };
+        cuda_std::array::from_fn(|i| bytemuck::cast::<u16, C>((words[i / 2] >> (16 * (i % 2))) as u16).widen())
+    }
+
+    /// Puts this thread's sums of a box into it.
+    #[inline(always)]
+    fn put_box(&self, group: u32, number: u32, value: impl Fn(usize) -> f32) {
+        let pair = |i: usize| C::pack(value(i), value(i + 1));
+        let pairs = [pair(0), pair(2), pair(4), pair(6)];
+        // SAFETY: as in `take_added`.
+        unsafe { matrix::stmatrix_x4_trans(self.boxes_across(group), Self::place_in_box(number), pairs) };
     }
 
     /// Puts the sums into the boxes as they are.
@@ -206,10 +349,10 @@ where
 
     /// Puts what becomes of the sums into the boxes, in a loop that is not unrolled, as `store_finished`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn put_finished(&self, sums: &Accumulator<R>, group: u32, finish: impl Fn([f32; 8]) -> [f32; 8]) {
+    fn put_finished(&self, sums: &Accumulator<R>, group: u32, finish: impl Fn([f32; 8], u32) -> [f32; 8]) {
         let [mut number, end] = self.boxes_of(group).map(hint::opaque);
         while number < end {
-            let values = finish(Self::sums_of_box::<8>(sums, number));
+            let values = finish(Self::sums_of_box::<8>(sums, number), number);
             self.put_box(group, number, |i| values[i]);
             number += 1;
         }
@@ -220,23 +363,41 @@ where
     fn store_boxes(&self, group: u32, tile: Tile) {
         tma::fence_async();
         meet(group);
-        let [first, end] = self.boxes_of(group);
-        let mut number = first + thread::thread_idx_x() / 32 % 4;
-        let leads = warp::elect();
-        while number < end && leads {
-            let row = tile.column + number * BOX_M as u32;
-            // SAFETY (of both): one of the boxes, and a box of the map, by the kernel's contract, whose memory is not written before
-            // it has been read.
-            unsafe {
-                let from = self
-                    .boxes_across(group)
-                    .subarray_unchecked(number as usize * BOX_BYTES, BOX_BYTES);
-                self.c
-                    .store([tile.row as i32, row as i32, tile.product as i32], from.cast());
-            }
-            tma::commit();
-            number += 4;
+        if !warp::elect() {
+            return;
         }
+        for number in self.boxes_of_warp(group) {
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe {
+                self.c
+                    .store(Self::box_at(tile, number), self.box_across(group, number).cast())
+            };
+            tma::commit();
+        }
+    }
+
+    /// The boxes that this warp has copied.
+    #[inline(always)]
+    fn boxes_of_warp(&self, group: u32) -> StepBy<Range<u32>> {
+        let [first, end] = self.boxes_of(group);
+        (first + thread::thread_idx_x() / 32 % 4..end).step_by(4)
+    }
+
+    /// The memory of a box.
+    #[inline(always)]
+    fn box_across(&self, group: u32, number: u32) -> Shared<u8> {
+        // SAFETY: one of the boxes.
+        unsafe {
+            self.boxes_across(group)
+                .subarray_unchecked(number as usize * BOX_BYTES, BOX_BYTES)
+        }
+    }
+
+    /// Where a box of a tile begins in the maps.
+    #[inline(always)]
+    fn box_at(tile: Tile, number: u32) -> [i32; 3] {
+        let row = tile.column + number * BOX_M as u32;
+        [tile.row as i32, row as i32, tile.product as i32]
     }
 }
 

@@ -96,14 +96,14 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[inline(always)]
     pub(super) fn a_of<T: Operand, A: Side<T>>(&self, group: u32) -> impl Fn(u32, u32) -> MatrixDescriptor<T, A> {
         let row = if self.shares_k() { 0 } else { group as usize * 64 };
-        let a = MatrixDescriptor::<T, A>::new(self.operands(row * LINE), A::LEADING, 1024);
+        let a = MatrixDescriptor::<T, A>::new(self.operands(row * LINE), A::LEADING, A::STRIDE);
         move |stage: u32, step: u32| a.advance(stage * a_bytes(R) as u32 + step * A::STEP)
     }
 
     /// `B` in a stage, for one of the four.
     #[inline(always)]
     pub(super) fn b_of<T: Operand, B: Side<T>>(&self) -> impl Fn(u32, u32) -> MatrixDescriptor<T, B> {
-        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
+        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, B::STRIDE);
         move |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP)
     }
 

@@ -7,7 +7,7 @@ use cuda_std::prelude::*;
 use cuda_std::warpgroup;
 
 use super::addend::Addend;
-use super::{Block, LINE, Place, a_bytes, b_bytes, tile_k, tile_n};
+use super::{Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, tile_k, tile_m, tile_n};
 use crate::matmul::tiles::Tile;
 
 /// Warps that have copies made, one thread each. With small tiles one for each operand: a thread asks for both in more time
@@ -22,12 +22,37 @@ pub(super) const fn producers(registers: usize) -> u32 {
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Has the stages filled, one after another, for each tile with its operands, and then with its addend. For the warps of the
     /// producers' warpgroup.
-    #[inline(always)]
+    // As `consume`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn produce(&self, warp: u32, addend: Option<Addend<'_, C>>) {
         warpgroup::decrease_registers::<40>();
         if warp >= producers(R) || !warp::elect() {
             return;
         }
+        if consumers(R) == 2 {
+            return self.produce_operands(warp, addend);
+        }
+        // Constants, so that nothing is between a stage's copies but what they take.
+        match self.shape.leaves_one_out(R) {
+            true => self.of_rows(TILE_M).produce_operands(warp, addend),
+            false => self.of_rows(tile_m(R)).produce_operands(warp, addend),
+        }
+    }
+
+    /// The same, whose tiles have so many rows, which they have.
+    #[inline(always)]
+    fn of_rows(&self, rows: usize) -> Self {
+        let shape = WgmmaShape {
+            tile_m: rows as u32,
+            ..self.shape
+        };
+        Self { shape, ..*self }
+    }
+
+    /// Has the stages filled by one thread of a warp.
+    // As `produce`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn produce_operands(&self, warp: u32, addend: Option<Addend<'_, C>>) {
         match (producers(R), warp) {
             (1, _) => self.produce_tiles::<true, true>(addend),
             (_, 0) => self.produce_tiles::<true, false>(addend),
@@ -116,9 +141,10 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         if !self.b_lies_along_n() {
             unsafe { self.b.load(self.operands(to), [k, column, product], full) };
         } else {
-            for i in 0..tile_n(R) / 64 {
-                let at = [column + 64 * i as i32, k, product];
-                unsafe { self.b.load(self.operands(to + i * 64 * LINE), at, full) };
+            let wide = b_box(R);
+            for i in 0..tile_n(R) / wide {
+                let at = [column + (wide * i) as i32, k, product];
+                unsafe { self.b.load(self.operands(to + i * wide * LINE), at, full) };
             }
         }
     }

@@ -8,7 +8,9 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
+use cuda_std::wgmma::{
+    Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MnMajorB64, MultiplyBy, Operand, Registers, Tf32,
+};
 use cuda_std::{matrix, warpgroup};
 
 use super::{Numbers, fault, try_run};
@@ -80,14 +82,24 @@ impl Element for F8E5M2 {
 /// How a layout is told to the code that copies.
 trait Tiles {
     const MN_MAJOR: bool;
+    const BOXES: Swizzle;
+    /// Bytes of a line of a box.
+    const LINE: u32 = Self::BOXES.span();
 }
 
 impl Tiles for KMajor {
     const MN_MAJOR: bool = false;
+    const BOXES: Swizzle = Swizzle::B128;
 }
 
 impl Tiles for MnMajor {
     const MN_MAJOR: bool = true;
+    const BOXES: Swizzle = Swizzle::B128;
+}
+
+impl Tiles for MnMajorB64 {
+    const MN_MAJOR: bool = true;
+    const BOXES: Swizzle = Swizzle::B64;
 }
 
 fn dynamic_bytes<const R: usize>() -> u32 {
@@ -104,7 +116,7 @@ struct Product<T: MultiplyBy> {
 }
 
 impl<T: MultiplyBy> Product<T> {
-    /// Brings `lines` rows of A, or columns of B, and 128 bytes of k: in one box, or by boxes of 64 lines.
+    /// Brings `lines` rows of A, or columns of B, and 128 bytes of k: in one box, or by boxes of as many lines as a swizzle has.
     fn load<L: Tiles>(
         from: TensorMap<'_, T::Element>,
         to: Shared<T::Element>,
@@ -116,10 +128,11 @@ impl<T: MultiplyBy> Product<T> {
             unsafe { from.load(to, [k as i32, line as i32], loaded) };
             return;
         }
-        for i in 0..lines / 64 {
-            let part = to.subarray(i as usize * 64 * 64, 64 * 64);
-            // SAFETY: a box of 64 lines has 64 rows of 128 bytes, one for each k.
-            unsafe { from.load(part, [(line + 64 * i) as i32, k as i32], loaded) };
+        let wide = L::LINE / 2;
+        for i in 0..lines / wide {
+            let part = to.subarray((i * wide) as usize * 64, wide as usize * 64);
+            // SAFETY: a box has 64 rows of so many lines, one for each k.
+            unsafe { from.load(part, [(line + wide * i) as i32, k as i32], loaded) };
         }
     }
 
@@ -164,12 +177,13 @@ impl<T: MultiplyBy> Product<T> {
         for step in 0..steps {
             let (stage, parity) = round(step);
             full(stage).wait(parity);
-            let a = MatrixDescriptor::<T, A>::new(a_tile(stage), 8192, 1024);
-            let b = MatrixDescriptor::<T, B>::new(b_tile(stage), 8192, 1024);
+            let a = MatrixDescriptor::<T, A>::new(a_tile(stage), 64 * A::LINE, 8 * A::LINE);
+            let b = MatrixDescriptor::<T, B>::new(b_tile(stage), 64 * B::LINE, 8 * B::LINE);
             let mut batch = sum.restart();
             for i in 0..4 {
-                let step_of = |mn_major| if mn_major { 2048 } else { 32 };
-                let (a, b) = (a.advance(i * step_of(A::MN_MAJOR)), b.advance(i * step_of(B::MN_MAJOR)));
+                let step_of = |mn_major, line| if mn_major { 16 * line } else { 32 };
+                let a = a.advance(i * step_of(A::MN_MAJOR, A::LINE));
+                let b = b.advance(i * step_of(B::MN_MAJOR, B::LINE));
                 // SAFETY: both tiles have come, and are filled again only behind an arrival at `empty`, for which the
                 // batch has been waited.
                 batch = match (step, i) {
@@ -240,16 +254,16 @@ impl<E: Pod> Matrix<E> {
         self.elements[i / 16][i % 16]
     }
 
-    fn map(&mut self, box_rows: u32) -> RawTensorMap {
+    fn map(&mut self, box_rows: u32, swizzle: Swizzle) -> RawTensorMap {
         let bytes = size_of::<E>();
         let layout = TensorMapLayout {
             element_bytes: bytes as u32,
             rank: 2,
             dims: [self.columns as u64, self.rows as u64, 1, 1, 1],
             strides: [(self.stride * bytes) as u64, 0, 0, 0],
-            box_dims: [128 / bytes as u32, box_rows, 1, 1, 1],
+            box_dims: [swizzle.span() / bytes as u32, box_rows, 1, 1, 1],
             steps: [1; 5],
-            swizzle: Swizzle::B128,
+            swizzle,
         };
         RawTensorMap::simulated(self.elements.as_mut_ptr().expose_provenance(), &layout)
     }
@@ -271,9 +285,9 @@ where
     let mut c = Matrix::new(m, n, |_, _| f32::NAN);
     let lines = |mn_major: bool, lines: u32| if mn_major { 64 } else { lines };
     let product = Product::<T> {
-        a: a.map(lines(A::MN_MAJOR, 64)),
-        b: b.map(lines(B::MN_MAJOR, 2 * R as u32)),
-        c: c.map(16),
+        a: a.map(lines(A::MN_MAJOR, 64), A::BOXES),
+        b: b.map(lines(B::MN_MAJOR, 2 * R as u32), B::BOXES),
+        c: c.map(16, Swizzle::B128),
         k: k as u32,
         _operand: std::marker::PhantomData,
     };
@@ -325,6 +339,13 @@ fn products_of_all_layouts() {
     check::<Tf32, KMajor, KMajor, 32>(70, 100, 72);
     check::<F8E4M3, KMajor, KMajor, 32>(70, 100, 300);
     check::<F8E5M2, KMajor, KMajor, 32>(9, 64, 128);
+}
+
+/// By boxes of 32 lines, of either operand.
+#[test]
+fn products_of_narrow_boxes() {
+    check::<bf16, KMajor, MnMajorB64, 48>(70, 100, 136);
+    check::<f16, MnMajorB64, MnMajorB64, 32>(65, 66, 67);
 }
 
 #[test]
