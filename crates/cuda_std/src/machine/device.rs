@@ -554,12 +554,47 @@ impl Address for Place {
 // memory that others write are not, so that each happens where it stands.
 load!(load_read_only: *const T as reg64, "ld.global.nc", [pure, readonly]);
 load!(load_global: *const T as reg64, "ld.global", []);
-load!(load_shared: SharedPtr as reg32, "ld.shared", []);
+load!(load_shared_words: SharedPtr as reg32, "ld.shared", []);
 load!(load_cluster: ClusterPtr as reg32, "ld.shared::cluster", []);
 load!(load_param: Place as reg64, "ld.param", [pure, nomem]);
 store!(store_global: *mut T as reg64, "st.global");
 store!(store_shared: SharedPtr as reg32, "st.shared");
 store!(store_cluster: ClusterPtr as reg32, "st.shared::cluster");
+
+/// Loads a `T`. A number of 64 bits, or two, has registers of 64 bits: of two of 32 bits ptxas makes it again, and so it waits in
+/// registers that are not those where an instruction wants it. `mma` of `f64`, whose operands are several in a row, had a copy of
+/// each. What is kept in many registers, as are the numbers of global memory, is better left in halves: ptxas then spills less.
+///
+/// # Safety
+///
+/// `ptr` is a `T` of shared memory, aligned to `align`, a power of two.
+#[inline(always)]
+pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    let to = value.as_mut_ptr();
+    let is_wide = align_of::<T>() == 8;
+    // SAFETY: the access is of the T that the caller promises at `ptr`, and `value` is as large.
+    unsafe {
+        if is_wide && size_of::<T>() == 16 && align >= 16 {
+            let (a, b): (u64, u64);
+            asm!(
+                "ld.shared.v2.b64 {{{0}, {1}}}, [{2}];",
+                out(reg64) a, out(reg64) b, in(reg32) ptr.register(0), options(nostack, preserves_flags)
+            );
+            to.cast::<[u64; 2]>().write([a, b]);
+        } else if is_wide && size_of::<T>() == 8 {
+            let a: u64;
+            asm!(
+                "ld.shared.b64 {0}, [{1}];",
+                out(reg64) a, in(reg32) ptr.register(0), options(nostack, preserves_flags)
+            );
+            to.cast::<u64>().write(a);
+        } else {
+            return load_shared_words(ptr, align);
+        }
+        value.assume_init()
+    }
+}
 
 /// What comparing slices calls. `core` counts on it from the platform; the others of its kind (`memcpy`, `memset`) the
 /// NVPTX backend writes out itself.
