@@ -24,7 +24,7 @@ use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::mma::{F64M16N8K8, mma};
 use cuda_std::prelude::*;
-use cuda_std::tma::TensorMap;
+use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, MnMajor};
 
@@ -443,9 +443,10 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Says that the warp is done with a stage: when all its lanes are, which may run ahead of each other, and of which one
-    /// that read a barrier's parity two rounds late would wait for ever.
+    /// that read a barrier's parity two rounds late would wait for ever. Then a copy may write what the lanes have read.
     #[inline(always)]
     fn done(&self, step: u32, leads: bool) {
+        tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
         self.free(step).arrive_if(leads);
     }
