@@ -90,7 +90,7 @@ fn every_choice_is_right() {
     for tile in ["gemm 32", "gemm 64", "gemm 128", "simt 64", "simt 128", "simt 256"] {
         check(&hopper, ("f32", small), matmul, &format!("{tile} 1"));
     }
-    for tile in ["gemm 32", "gemm 64", "gemm 128", "dmma 64", "dmma 128"] {
+    for tile in ["gemm 32", "gemm 64", "gemm 128", "dmma 32", "dmma 64", "dmma 128"] {
         check(&hopper, ("f64", f64::from), matmul, &format!("{tile} 1"));
     }
     // Not there: the model's choice.

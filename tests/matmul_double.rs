@@ -9,7 +9,7 @@ use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
-use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, gemm_dmma, shared_bytes};
+use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
 use kernels_gpu::matmul::mma::{MmaShape, Narrow, shared_bytes_of, threads_of};
@@ -48,10 +48,19 @@ impl Operand {
     }
 }
 
-/// Launches `K`, whose tiles have so many rows, with a grid of `blocks`.
+/// The grid's blocks, and the number of tiles that are cut into a share for each.
+#[derive(Clone, Copy)]
+struct Blocks {
+    count: u32,
+    cut: u32,
+}
+
+const ONE_BLOCK: Blocks = Blocks { count: 1, cut: 0 };
+
+/// Launches `K`, whose tiles have so many rows.
 fn launch<K: Kernel<Params = DmmaParams>>(
     rows: usize,
-    blocks: u32,
+    blocks: Blocks,
     [a, b]: [&Operand; 2],
     c: &mut DeviceArray<f64, Ix3>,
     scaling: Scaling,
@@ -64,7 +73,10 @@ fn launch<K: Kernel<Params = DmmaParams>>(
         a_view.tensor_map(&a.tile(rows), Swizzle::B128).unwrap(),
         b_view.tensor_map(&b.tile(TILE_N), Swizzle::B128).unwrap(),
     );
+    let tiles = (batch * m.div_ceil(rows) * n.div_ceil(TILE_N)) as u32;
     let shape = DmmaShape {
+        whole: tiles - blocks.cut,
+        share: (blocks.cut * k.div_ceil(TILE_K) as u32).div_ceil(blocks.count),
         batch: batch as u32,
         m: m as u32,
         n: n as u32,
@@ -74,31 +86,49 @@ fn launch<K: Kernel<Params = DmmaParams>>(
     };
     let config = LaunchConfig {
         dynamic_shared: shared_bytes(rows),
-        ..LaunchConfig::new(blocks, THREADS as u32)
+        ..LaunchConfig::new(blocks.count, THREADS as u32)
     };
     let added: Vec<f64> = scaling.added.into_iter().collect();
     let (none, added) = (
         DeviceArray::zeros(&stream, 0).unwrap(),
         DeviceArray::from_ndarray(&stream, &Array1::from(added)).unwrap(),
     );
+    let count = blocks.count as usize;
+    let mut partials = DeviceArray::from_elem(&stream, count * rows * TILE_N, f64::NAN).unwrap();
+    let mut flags = DeviceArray::zeros(&stream, count * WARPS).unwrap();
     let Scaling { alpha, beta, .. } = scaling;
-    let args = (&x, &y, c, shape, alpha, beta, EpiloguePlan::default(), &none, &added);
-    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for, and the one element that is
-    // added is that of all places.
+    let args = (
+        &x,
+        &y,
+        c,
+        shape,
+        alpha,
+        beta,
+        EpiloguePlan::default(),
+        &none,
+        &added,
+        &mut partials,
+        &mut flags,
+    );
+    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for, the one element that is
+    // added is that of all places, and there is room for all sums and flags.
     unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
+    assert_eq!(flags.to_ndarray().unwrap(), Array1::<u32>::zeros(count * WARPS));
 }
 
 fn launch_by<A: Side, B: Side>(
     rows: usize,
-    blocks: u32,
+    blocks: Blocks,
     operands: [&Operand; 2],
     c: &mut DeviceArray<f64, Ix3>,
     scaling: Scaling,
 ) where
+    gemm_dmma<A, B, 32>: Kernel<Params = DmmaParams>,
     gemm_dmma<A, B, 64>: Kernel<Params = DmmaParams>,
     gemm_dmma<A, B, 128>: Kernel<Params = DmmaParams>,
 {
     match rows {
+        32 => launch::<gemm_dmma<A, B, 32>>(rows, blocks, operands, c, scaling),
         64 => launch::<gemm_dmma<A, B, 64>>(rows, blocks, operands, c, scaling),
         _ => launch::<gemm_dmma<A, B, 128>>(rows, blocks, operands, c, scaling),
     }
@@ -201,9 +231,9 @@ fn instructions_of_a_warp() {
     }
 }
 
-/// By tiles of either size.
-fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: u32, scaling: Scaling) {
-    for rows in [64, 128] {
+/// By tiles of each size.
+fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: Blocks, scaling: Scaling) {
+    for rows in [32, 64, 128] {
         let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| match operands.map(|of| of.along_lines) {
             [false, false] => launch_by::<KMajor, KMajor>(rows, blocks, operands, c, scaling),
             [false, true] => launch_by::<KMajor, MnMajor>(rows, blocks, operands, c, scaling),
@@ -216,29 +246,44 @@ fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: u32, scaling: S
 
 #[test]
 fn full_tiles() {
-    check_kernels([1, 1], [128, 128, 16], 1, PLAIN);
+    check_kernels([1, 1], [128, 128, 16], ONE_BLOCK, PLAIN);
 }
 
 /// Several tiles of a block, and stages more than once.
 #[test]
 fn tiles_that_are_not_full() {
-    check_kernels([1, 1], [65, 129, 18], 1, PLAIN);
-    check_kernels([1, 1], [3, 5, 7], 1, PLAIN);
-    check_kernels([1, 1], [33, 16, 130], 1, PLAIN);
+    check_kernels([1, 1], [65, 129, 18], ONE_BLOCK, PLAIN);
+    check_kernels([1, 1], [3, 5, 7], ONE_BLOCK, PLAIN);
+    check_kernels([1, 1], [33, 16, 130], ONE_BLOCK, PLAIN);
 }
 
 #[test]
 fn batches_and_one_matrix_for_all() {
-    check_kernels([3, 3], [20, 24, 5], 2, PLAIN);
-    check_kernels([1, 2], [17, 8, 24], 1, PLAIN);
-    check_kernels([2, 1], [9, 15, 16], 3, PLAIN);
+    check_kernels([3, 3], [20, 24, 5], Blocks { count: 2, cut: 0 }, PLAIN);
+    check_kernels([1, 2], [17, 8, 24], ONE_BLOCK, PLAIN);
+    check_kernels([2, 1], [9, 15, 16], Blocks { count: 3, cut: 0 }, PLAIN);
+}
+
+/// Blocks that begin a tile, end one, and compute others whole, before that and in between; the last share may be shorter.
+#[test]
+fn tiles_that_are_cut_along_k() {
+    let blocks = |count, cut| Blocks { count, cut };
+    check_kernels([1, 1], [20, 300, 40], blocks(2, 3), PLAIN);
+    check_kernels([5, 1], [9, 15, 36], blocks(2, 3), PLAIN);
+    check_kernels([4, 4], [7, 130, 33], blocks(3, 5), PLAIN);
+    // No cut is within a tile; and blocks for which nothing is left.
+    check_kernels([4, 1], [5, 6, 20], blocks(2, 4), PLAIN);
+    check_kernels([5, 1], [5, 6, 16], blocks(4, 5), PLAIN);
+    for scaling in SCALINGS {
+        check_kernels([3, 1], [6, 21, 40], blocks(2, 3), scaling);
+    }
 }
 
 #[test]
 fn alpha_and_beta_and_an_epilogue() {
     for scaling in SCALINGS {
-        check_kernels([1, 1], [19, 22, 10], 1, scaling);
-        check_kernels([1, 1], [6, 21, 3], 1, scaling);
+        check_kernels([1, 1], [19, 22, 10], ONE_BLOCK, scaling);
+        check_kernels([1, 1], [6, 21, 3], ONE_BLOCK, scaling);
     }
 }
 

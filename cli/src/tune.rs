@@ -194,7 +194,7 @@ const ACROSS: Tiles = ("across", &[64, 128, 192], |columns| {
 });
 const MMA: Tiles = ("mma", &[64, 128, 256], |columns| [columns.min(128), columns]);
 const SIMT: Tiles = ("simt", &[64, 128, 256], |columns| [columns / 2, columns]);
-const DMMA: Tiles = ("dmma", &[64, 128], |rows| [rows, 128]);
+const DMMA: Tiles = ("dmma", &[32, 64, 128], |rows| [rows, 128]);
 const GEMM: Tiles = ("gemm", &[32, 64, 128], |rows| [rows, rows]);
 
 struct Tuner {

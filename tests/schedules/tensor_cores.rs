@@ -64,8 +64,11 @@ fn turing(run: &mut Run) {
 }
 
 pub(super) fn wide(run: &mut Run) {
-    by_choices::<f64>(run, "f64", &LAYOUTS, &["dmma 64 1", "dmma 128 1"], matmul);
+    by_choices::<f64>(run, "f64", &LAYOUTS, &["dmma 32 1", "dmma 64 1", "dmma 128 1"], matmul);
     if run.generation() == HOPPER {
+        // Three tiles for two multiprocessors, which are cut along k.
+        let operands = Operands::<f64>::new(run, [30, 300, 160], "nn");
+        run.keep(operands.a().matmul(&operands.b()));
         by_choices::<f32>(
             run,
             "f32",

@@ -64,7 +64,7 @@ const KERNELS: [(&str, Kernel, &[usize]); 6] = [
     ("across", Kernel::Across, &[64, 128, 192]),
     ("mma", Kernel::Mma, &[64, 128, 256]),
     ("simt", Kernel::Simt, &[64, 128, 256]),
-    ("dmma", Kernel::Dmma, &[64, 128]),
+    ("dmma", Kernel::Dmma, &[32, 64, 128]),
     ("gemm", Kernel::Gemm, &[32, 64, 128]),
 ];
 

@@ -5,11 +5,11 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
-use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, shared_bytes};
+use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
 use kernels_gpu::matmul::mma::{MmaShape, Narrow};
-use ndarray::Dimension;
+use ndarray::{Dimension, Ix1};
 
 use super::AMPERE;
 use super::ampere::{self, Operands};
@@ -19,6 +19,7 @@ use super::gemm::{self, Multiplication};
 use super::hopper::is_hopper;
 use super::operand::coordinates;
 use super::tensor::Operand;
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
@@ -39,7 +40,8 @@ pub(super) fn multiply<D: Dimension>(
     let rows = (finish.alpha != 0.0 && is_hopper(stream) && elsewhere.is_none())
         .then(|| rows_of(Chosen::Dmma).or_else(|| best_rows(&product.shape, multiprocessors)))
         .flatten();
-    let Some((rows, shape)) = rows.zip(dmma_shape(&product.shape)) else {
+    let launch = rows.and_then(|rows| Some((rows, dmma_shape(&product.shape, rows, multiprocessors)?)));
+    let Some((rows, shape)) = launch else {
         let chosen = rows_of(Chosen::Dmma).is_some();
         let able = finish.alpha != 0.0 && elsewhere.is_none() && is_of_data_centres(stream);
         let shape = (able && (chosen || pays_by_warps(&product.shape, multiprocessors)))
@@ -102,10 +104,12 @@ fn by_warps<D: Dimension>(
     launch.run::<gemm_f64_mma, _, _>(config, out, finish)
 }
 
-/// The shape of the kernel's launch, if its numbers fit.
-fn dmma_shape(shape: &GemmShape) -> Option<DmmaShape> {
-    u32::try_from(blocks(shape, 64)).ok()?;
+/// The shape of the kernel's launch with tiles of so many rows, if its numbers fit.
+fn dmma_shape(shape: &GemmShape, rows: usize, multiprocessors: usize) -> Option<DmmaShape> {
+    let shares = Shares::new(shape, rows, multiprocessors);
     Some(DmmaShape {
+        whole: u32::try_from(shares.whole).ok()?,
+        share: shares.share,
         batch: coordinates(shape.batch)?,
         m: coordinates(shape.m)?,
         n: coordinates(shape.n)?,
@@ -121,13 +125,60 @@ fn blocks(shape: &GemmShape, rows: usize) -> usize {
     of_product.saturating_mul(shape.batch)
 }
 
+/// What one block takes to hand a tile's sums over to another, in steps along k of such tiles.
+const HANDING_OVER: usize = 4;
+
+/// How the tiles are shared out among the multiprocessors, a block each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shares {
+    /// Tiles that are not cut.
+    whole: usize,
+    /// Steps along k that a block has of the others.
+    share: u32,
+    /// What the block with the most to do takes, in steps.
+    steps: usize,
+}
+
+impl Shares {
+    /// Those with tiles of so many rows. If the last round would leave multiprocessors idle, its tiles and those of the round
+    /// before are cut along k, so that all have the same, unless handing over takes longer than that saves. A tile has one cut at
+    /// most then, and its beginning is there long before its end is wanted.
+    fn new(shape: &GemmShape, rows: usize, multiprocessors: usize) -> Self {
+        let (tiles, of_tile) = (blocks(shape, rows), shape.k.div_ceil(TILE_K));
+        let whole = Self {
+            whole: tiles,
+            share: 0,
+            steps: tiles.div_ceil(multiprocessors).saturating_mul(of_tile),
+        };
+        let last = tiles % multiprocessors;
+        if tiles < multiprocessors || last == 0 {
+            return whole;
+        }
+        let cut = multiprocessors + last;
+        let share = cut.saturating_mul(of_tile).div_ceil(multiprocessors);
+        // All shares one after another are counted in 32 bits.
+        let counted = u32::try_from(share)
+            .ok()
+            .filter(|_| u32::try_from(share.saturating_mul(multiprocessors)).is_ok());
+        let shares = counted.map(|counted| Self {
+            whole: tiles - cut,
+            share: counted,
+            steps: (tiles - cut) / multiprocessors * of_tile + share + HANDING_OVER,
+        });
+        shares.filter(|shares| shares.steps < whole.steps).unwrap_or(whole)
+    }
+}
+
 /// The rows of tiles with which tensor cores are done first, unless the ordinary cores are done earlier still: theirs are
 /// smaller, so that more multiprocessors have one.
 fn best_rows(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
-    let cost = |rows, weight| gemm::cost(shape, [rows, TILE_N], multiprocessors, weight);
+    let cost = |rows: usize, weight| {
+        let steps = Shares::new(shape, rows, multiprocessors).steps;
+        steps.saturating_mul(rows * TILE_N * weight)
+    };
     let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
-    let (cost, rows) = (cost(128, 19), 128).min((cost(64, 20), 64));
-    (cost < elsewhere).then_some(rows)
+    let (cost, rows) = (cost(128, 19), 128).min((cost(64, 20), 64)).min((cost(32, 25), 32));
+    (cost < elsewhere.saturating_mul(shape.k.div_ceil(TILE_K))).then_some(rows)
 }
 
 struct Launch<'a> {
@@ -147,10 +198,12 @@ impl Launch<'_> {
         finish: &Finish<'_, f64, D>,
     ) -> Result<()>
     where
+        gemm_dmma<A, B, 32>: Kernel<Params = DmmaParams>,
         gemm_dmma<A, B, 64>: Kernel<Params = DmmaParams>,
         gemm_dmma<A, B, 128>: Kernel<Params = DmmaParams>,
     {
         match rows {
+            32 => self.run::<gemm_dmma<A, B, 32>, D>(rows, out, finish),
             64 => self.run::<gemm_dmma<A, B, 64>, D>(rows, out, finish),
             _ => self.run::<gemm_dmma<A, B, 128>, D>(rows, out, finish),
         }
@@ -170,11 +223,28 @@ impl Launch<'_> {
         };
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
-        let args = (&a, &b, out, self.shape, alpha, beta, plan, bias, residual);
+        let handing = if self.shape.share > 0 { self.blocks as usize } else { 0 };
+        let mut partials = DeviceArray::uninit(self.stream, Ix1(handing * rows * TILE_N))?;
+        let mut flags = self.stream.take_counters(handing * WARPS)?;
+        let args = (
+            &a,
+            &b,
+            out,
+            self.shape,
+            alpha,
+            beta,
+            plan,
+            bias,
+            residual,
+            &mut partials,
+            &mut flags,
+        );
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // tiles and their swizzle, by how the operands lie, as `K` has them; `out` and the addends have the products' elements,
-        // as their shapes fit.
-        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
+        // as their shapes fit; tiles are cut as `Shares` says, and there is room for what the blocks hand over.
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args)? };
+        flags.give_back();
+        Ok(())
     }
 }
 
@@ -182,44 +252,67 @@ impl Launch<'_> {
 mod tests {
     use super::*;
 
-    fn rows(batch: usize, m: usize, n: usize) -> Option<usize> {
-        let shape = GemmShape {
+    fn shape([batch, m, n, k]: [usize; 4]) -> GemmShape {
+        GemmShape {
             batch,
             first: 0,
             m,
             n,
-            k: 100,
+            k,
             a: [0; 3],
             b: [0; 3],
+        }
+    }
+
+    fn rows(batch: usize, m: usize, n: usize) -> Option<usize> {
+        best_rows(&shape([batch, m, n, 100]), 132)
+    }
+
+    #[test]
+    fn tiles_are_cut_where_the_last_round_is_not_full() {
+        let of = |batch, side, k| {
+            let Shares { whole, share, steps } = Shares::new(&shape([batch, side, side, k]), 128, 132);
+            (whole, share, steps)
         };
-        best_rows(&shape, 132)
+        // One round at most, and rounds that are full.
+        assert_eq!(of(1, 1024, 1024), (64, 0, 64));
+        assert_eq!(of(132, 128, 160), (132, 0, 10));
+        assert_eq!(of(264, 128, 160), (264, 0, 20));
+        assert_eq!(of(1, 1536, 1536), (0, 105, 105 + HANDING_OVER));
+        assert_eq!(of(1, 8192, 8192), (4096 - 136, 528, 30 * 512 + 528 + HANDING_OVER));
+        // Handing over would take longer than what it saves.
+        assert_eq!(of(263, 128, 160), (263, 0, 20));
+        assert_eq!(of(1, 1536, 16), (144, 0, 2));
+        // Each share has a tile's steps at least, and all tiles are in the shares.
+        for tiles in 133..800 {
+            for k in [16, 100, 1000, 5000] {
+                let Shares { whole, share, steps } = Shares::new(&shape([tiles, 128, 128, k]), 128, 132);
+                let of_tile = k.div_ceil(TILE_K);
+                assert!(steps <= tiles.div_ceil(132) * of_tile);
+                if share > 0 {
+                    assert!(whole % 132 == 0 && share as usize >= of_tile, "{tiles} tiles, {k}");
+                    assert!(share as usize * 132 >= (tiles - whole) * of_tile, "{tiles} tiles, {k}");
+                } else {
+                    assert_eq!(whole, tiles);
+                }
+            }
+        }
+        // More steps than 32 bits count.
+        assert_eq!(of(133, 128, 1 << 30).1, 0);
     }
 
     #[test]
     fn tiles_fill_the_device() {
         assert_eq!([rows(1, 1, 1), rows(1, 200, 200), rows(1000, 20, 20)], [None; 3]);
-        assert_eq!(
-            [rows(1, 512, 512), rows(1, 1024, 1024), rows(100, 64, 128)],
-            [Some(64); 3]
-        );
+        assert_eq!([rows(1, 512, 512), rows(200, 20, 128)], [Some(32); 2]);
+        assert_eq!([rows(1, 1024, 1024), rows(100, 64, 128)], [Some(64); 2]);
         assert_eq!([rows(1, 4096, 4096), rows(1, 8192, 8192)], [Some(128); 2]);
         assert_eq!(rows(1, 0, 5), None);
     }
 
     #[test]
     fn few_tiles_stay_on_the_ordinary_cores() {
-        let pays = |side| {
-            let shape = GemmShape {
-                batch: 1,
-                first: 0,
-                m: side,
-                n: side,
-                k: 100,
-                a: [0; 3],
-                b: [0; 3],
-            };
-            pays_by_warps(&shape, 108)
-        };
+        let pays = |side| pays_by_warps(&shape([1, side, side, 100]), 108);
         assert_eq!([100, 512, 1024, 2048, 8192].map(pays), [false, false, true, true, true]);
     }
 }

@@ -251,7 +251,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// * `f16` and `bf16` on other GPUs from Ampere on: tiles of 64 × 64 to 128 × 256, a block each (CUTLASS 2, NVIDIA,
     ///   2020);
     /// * `f16` on Turing, and `f64` on a GPU of compute capability 8.0 or 10.0: the same by tiles of 128 × 128; `f64` on Hopper:
-    ///   tiles of 128 × 128 or 64 × 128.
+    ///   tiles of 128 × 128 to 32 × 128, the last of which are cut along k among the multiprocessors.
     ///
     /// The first copies no operand, transposed or not. The others read lines without gaps between their elements that begin
     /// at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix (with the smaller tiles

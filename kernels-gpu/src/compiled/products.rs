@@ -396,6 +396,8 @@ pub type DmmaParams = (
     EpiloguePlan,
     &'static [f64],
     &'static [f64],
+    SliceMut<'static, f64>,
+    SliceMut<'static, u32>,
 );
 
 /// The element types of the tiled product for any GPU: `f32`, `f64`, `i32`.

@@ -4,7 +4,7 @@
 //! A block computes tiles of `C` of `ROWS` × 128 elements, one after another, in the frame of [`simt`](super::simt): one
 //! thread of the first warpgroup has the tensor memory accelerator copy tiles of `A` and `B`, 16 elements of k at a time,
 //! into a ring of stages in shared memory; eight warps multiply them (`mma.sync.m16n8k8`), each 32 rows × 64 columns (of
-//! tiles of 64 rows: × 32), with the sums in registers.
+//! tiles of 64 rows: × 32, of 32 rows: × 16), with the sums in registers.
 //!
 //! A warp computes `Cᵀ = Bᵀ Aᵀ`: 16 columns of `C` are rows of the instruction's first operand, 8 rows of `C` the columns
 //! of its second. A lane then has two columns of `C` that are neighbours, so that it reads them from shared memory, where
@@ -15,8 +15,16 @@
 //! An operand may lie along k or along its lines (rows of `A`, columns of `B`). What is read for the next eight elements of
 //! k, and the next 16 columns, is read ahead of the arithmetic, from the next stage too.
 //!
+//! Where tiles are no multiple of the blocks, those of the last two rounds are cut along k, into as many shares as there are
+//! blocks (`Parts`). A share has the end of one tile and the beginning of another. A block computes the beginning first, and
+//! leaves its sums in memory; the end last, from the sums that its neighbour left. So nobody waits, in effect, and each sum is
+//! still one chain in the order of k: the bits do not depend on the shares.
+//!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / 128)`. Each element of `C` is a chain of
 //! instructions in the order of k, of eight products each, which are fused multiply-adds.
+
+mod handed;
+mod parts;
 
 use core::marker::PhantomData;
 
@@ -28,6 +36,8 @@ use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, MnMajor};
 
+use self::handed::Handed;
+use self::parts::Parts;
 use super::epilogue::{Epilogue, EpiloguePlan};
 use super::stored::Stored;
 use super::tiles::{Tile, Tiles};
@@ -40,7 +50,7 @@ const GROUP: u32 = 8;
 pub const THREADS: usize = 384;
 
 /// Warps that multiply.
-const WARPS: usize = 8;
+pub const WARPS: usize = 8;
 
 /// Columns of a block's tile.
 pub const TILE_N: usize = 128;
@@ -66,7 +76,7 @@ const fn warps_n(rows: usize) -> u32 {
 
 /// Stages of the ring: a power of two.
 const fn stages(rows: usize) -> usize {
-    512 / rows
+    if rows == 128 { 4 } else { 8 }
 }
 
 /// Elements of a stage's tile of `A`.
@@ -98,19 +108,24 @@ pub struct DmmaShape {
     pub a_step: u32,
     /// The same of `B`.
     pub b_step: u32,
+    /// Tiles, the first ones, that are not cut: blocks take them in turn. They are a multiple of the blocks, or all.
+    pub whole: u32,
+    /// Steps of [`TILE_K`] along k that a block has of the other tiles: at least as many as a tile has.
+    pub share: u32,
 }
 
 /// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
-/// with the function of the plan; where `beta` is 0, `C` is not read.
+/// with the function of the plan; where `beta` is 0, `C` is not read. Flags are 0 at its start and at its end.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
 /// three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two, `ROWS` ×
 /// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or `TILE_K` × 16 of what lies along its lines. `c` has as many
-/// elements as the products. The addends are as [`Epilogue::new`] says.
+/// elements as the products. The addends are as [`Epilogue::new`] says. If tiles are cut, `partials` has a tile's elements for
+/// each block, and `flags` [`WARPS`] words.
 #[kernel(
-    A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [64, 128],
+    A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [32, 64, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,
@@ -125,6 +140,8 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
     plan: EpiloguePlan,
     bias: &[f64],
     residual: &[f64],
+    partials: SliceMut<'_, f64>,
+    flags: SliceMut<'_, u32>,
 ) {
     // SAFETY (of both): the kernel's contract.
     let result = Stored {
@@ -134,6 +151,7 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     let block = unsafe { Block::<A, B, ROWS>::new(a, b, shape) };
+    let handed = Handed { partials, flags };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -142,7 +160,7 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         }
     } else {
         warpgroup::increase_registers::<232>();
-        block.consume(warp - 4, &result);
+        block.consume(warp - 4, &result, &handed);
     }
 }
 
@@ -272,11 +290,12 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         block
     }
 
-    /// The tiles of the products. Either role finds them for itself, which has other registers.
+    /// The block's parts of tiles. Either role finds them for itself, which has other registers.
     #[inline(always)]
-    fn tiles(&self) -> Tiles {
+    fn parts(&self) -> Parts {
         let DmmaShape { batch, m, n, .. } = self.shape;
-        Tiles::new(batch, [m, n], [ROWS as u32, TILE_N as u32], GROUP)
+        let tiles = Tiles::new(batch, [m, n], [ROWS as u32, TILE_N as u32], GROUP);
+        Parts::new(tiles, self.shape, [thread::block_idx_x(), thread::grid_dim_x()])
     }
 
     /// The barrier that the copies of a stage complete, of step `step` along k.
@@ -316,12 +335,10 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         self.a.prefetch();
         self.b.prefetch();
         let mut step = 0;
-        for tile in self.tiles().of_block() {
-            let mut k = 0;
-            while k < self.shape.k {
+        for part in self.parts() {
+            for at in part.from..part.to {
                 self.free(step).wait((step / Self::STAGES % 2) ^ 1);
-                self.fill(step, tile, k);
-                k += TILE_K as u32;
+                self.fill(step, part.tile, at * TILE_K as u32);
                 step += 1;
             }
         }
@@ -364,10 +381,10 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         unsafe { self.stages.subarray_unchecked(at, len) }
     }
 
-    /// Multiplies the stages, and stores the tiles.
+    /// Multiplies the stages, and stores the tiles, or hands them over.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32, result: &Stored<'_, f64>) {
+    fn consume(&self, warp: u32, result: &Stored<'_, f64>, handed: &Handed<'_>) {
         let row = warp / warps_n(ROWS) * WARP_ROWS;
         let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
         let lane = self.lane([row, column]);
@@ -377,14 +394,24 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
             column: tile.column + column,
             ..tile
         };
-        for tile in self.tiles().of_block() {
-            let sums = self.sums(&lane, &mut step);
-            self.store(&sums, of_warp(tile), result);
+        for part in self.parts() {
+            let mut sums = [[[0.0; 4]; 4]; 4];
+            if part.from > 0 {
+                handed.take::<ROWS>(warp, &mut sums);
+            }
+            self.add(&lane, &mut step, part.to - part.from, &mut sums);
+            if part.is_last {
+                self.store(&sums, of_warp(part.tile), result);
+            } else {
+                handed.leave::<ROWS>(warp, &sums);
+            }
         }
         // In a loop of its own: in the one above, it would take registers from the fragments.
         if !result.epilogue.is_identity() {
-            for tile in self.tiles().of_block() {
-                self.finish(of_warp(tile), result);
+            for part in self.parts() {
+                if part.is_last {
+                    self.finish(of_warp(part.tile), result);
+                }
             }
         }
     }
@@ -408,11 +435,11 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         }
     }
 
-    /// This lane's part of a tile. The tile's steps are from `step` on, which is then that of the next.
+    /// Adds the products of that many steps, one at least, to this lane's sums of a tile. They are from `step` on, which is then
+    /// that of the next.
     #[inline(always)]
-    fn sums(&self, lane: &Lane, step: &mut u32) -> Sums {
+    fn add(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
         let leads = thread::thread_idx_x().is_multiple_of(32);
-        let mut sums = [[[0.0; 4]; 4]; 4];
         self.wait(*step);
         let mut stage = Self::stage(*step);
         let mut fragments = Fragments {
@@ -424,22 +451,21 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
                 fragments.b[i] = Self::columns(lane, stage, 0, i);
             }
         });
-        let mut k = TILE_K as u32;
-        while k < self.shape.k {
-            Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
+        let mut done = 1;
+        while done < steps {
+            Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
             self.wait(*step + 1);
             let next = Self::stage(*step + 1);
-            Self::half::<1>(lane, stage, Some(next), &mut fragments, &mut sums);
+            Self::half::<1>(lane, stage, Some(next), &mut fragments, sums);
             self.done(*step, leads);
             stage = next;
             *step += 1;
-            k += TILE_K as u32;
+            done += 1;
         }
-        Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
-        Self::half::<1>(lane, stage, None, &mut fragments, &mut sums);
+        Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
+        Self::half::<1>(lane, stage, None, &mut fragments, sums);
         self.done(*step, leads);
         *step += 1;
-        sums
     }
 
     /// Says that the warp is done with a stage: when all its lanes are, which may run ahead of each other, and of which one

@@ -40,6 +40,12 @@ impl Tiles {
         }
     }
 
+    /// How many there are.
+    #[inline(always)]
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
     /// This block's tiles.
     #[inline(always)]
     pub fn of_block(&self) -> OfBlock<'_> {
