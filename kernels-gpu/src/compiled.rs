@@ -31,8 +31,8 @@ use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use attention::{
-    Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams,
-    BiasGradientParams, GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
+    Attention, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams, BiasGradientParams,
+    GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
 };
 pub use convolve::{
     Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,

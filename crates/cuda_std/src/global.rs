@@ -136,6 +136,21 @@ impl<'a, T: Pod> SliceMut<'a, T> {
         unsafe { machine::load_global(self.ptr.add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
     }
 
+    /// [`get_vec`](Self::get_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index + N` is at most the length, and element `index` is aligned as `get_vec` wants it.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_vec_unchecked<const N: usize>(self, index: usize) -> [T; N] {
+        if machine::CHECKED {
+            check_vec::<T, N>(self.ptr, self.len, index);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { machine::load_global(self.ptr.add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
+    }
+
     /// Sets elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
     ///
     /// # Panics

@@ -85,6 +85,8 @@ impl<T: Attend> Task<'_, T> {
         let lines = batch * heads_of_queries * queries;
         let mut results = DeviceArray::<f32, Ix3>::uninit(stream, Dim([parts, lines, dim]))?;
         let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([parts, lines]))?;
+        let groups = if plan.parts > 1 { heads * blocks } else { 0 };
+        let mut counters = stream.take_counters(groups as usize)?;
         let args = (
             Words::of(self.q),
             Words::of(self.k),
@@ -94,6 +96,7 @@ impl<T: Attend> Task<'_, T> {
             &mut self.log_sums,
             &mut results,
             &mut sums,
+            &mut counters,
             self.shape,
             strides(self.q, self.k, self.v, None),
             plan,
@@ -106,19 +109,8 @@ impl<T: Attend> Task<'_, T> {
         } else {
             stream.launch::<K>(&config, args)?;
         }
-        if plan.parts == 1 {
-            return Ok(());
-        }
-        let args = (
-            &results,
-            &sums,
-            &mut self.out,
-            &mut self.log_sums,
-            self.shape,
-            plan.parts,
-        );
-        let config = LaunchConfig::new((lines as u32).div_ceil(THREADS as u32 / 32), THREADS as u32);
-        stream.launch::<T::Combine>(&config, args)
+        counters.give_back();
+        Ok(())
     }
 }
 

@@ -5,10 +5,11 @@
 //! head of keys, that is queries of all heads that share it, so that their keys and values are read once for all of these, and a part of
 //! the keys. Nothing goes through shared memory: 8, 16 or 32 lanes have a key, 8 elements each, and a part of each row's sums; four loads of
 //! 16 bytes of keys and as many of values are in flight. Each group of lanes keeps greatest score and sums for itself, and groups, then
-//! warps, are brought together in the end. `attention_combine` does as much for the parts of the keys.
+//! warps, are brought together in the end. The last block to come does as much for the parts of the keys.
 //!
 //! Sums are in a fixed order, by fused multiply-add: the same bits each time.
 
+use cuda_std::fence;
 use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
@@ -72,8 +73,10 @@ fn lie_well<T: Num>(elements: &[T], strides: [usize; 4], dim: u32) -> bool {
 
 /// [`attention`](super::tiled::attention()) of up to [`MAX_DIM`] elements a line, by parts of the keys.
 ///
-/// With one part, `out` and `log_sums` are as there, and `parts` and `sums` are not used. With more, the results of each part go to `parts`, in
-/// f32, one part after another, and the logarithms to base 2 of its sums of exponentials to `sums`, for `attention_combine`.
+/// `out` and `log_sums` are as there. With more parts than one, the results of each go to `parts` first, in f32, one part after another, and
+/// the logarithms to base 2 of its sums of exponentials to `sums`; of the blocks that have the same rows the last one to come brings
+/// the parts together. There is a counter for each such group of blocks, which is 0, and is 0 again in the end. With one part, none of
+/// these is used.
 ///
 /// `sequences` are none, or say how many keys each problem has. Where several queries of a head see other first keys each, or sequences are
 /// packed, nothing is written. The grid has one axis, with a block for each `G` rows of a head of keys, or fewer, and each part. Where operands do not lie within their
@@ -88,13 +91,21 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     log_sums: SliceMut<'_, f32>,
     parts: SliceMut<'_, f32>,
     sums: SliceMut<'_, f32>,
+    counters: SliceMut<'_, u32>,
     shape: AttentionShape,
     strides: AttentionStrides,
     plan: DecodePlan,
     factor: f32,
 ) {
     let operands = [(q, strides.q), (k, strides.k), (v, strides.v)];
-    if !fits_launch(&shape, &strides, operands, sequences) || !fit_results(&shape, &plan, &out, [&parts, &sums]) {
+    let results = Results {
+        out,
+        log_sums,
+        parts,
+        sums,
+        counters,
+    };
+    if !fits_launch(&shape, &strides, operands, sequences) || !results.fit(&shape, &plan) {
         return;
     }
     // SAFETY: as just asked.
@@ -120,7 +131,7 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     let rows = block.rows();
     block.share(rows);
     thread::sync_threads();
-    block.store(thread::thread_idx_x() / 32, &plan, (out, log_sums), (parts, sums));
+    block.finish(&plan, results);
 }
 
 /// Whether operands and sequences are as the kernels want them, and the block is.
@@ -143,18 +154,27 @@ fn fits_launch<T: Num>(
         && lie_well(operands[2].0, operands[2].1, shape.dim)
 }
 
-/// Whether there is room for the results, and for those of parts, if there are several.
-#[inline(always)]
-fn fit_results<T: Num>(
-    shape: &AttentionShape,
-    plan: &DecodePlan,
-    out: &SliceMut<'_, T>,
-    [parts, sums]: [&SliceMut<'_, f32>; 2],
-) -> bool {
-    has_room(shape, 1, out.len(), usize::MAX)
-        && out.is_vec_aligned::<ELEMENTS>()
-        && (plan.parts <= 1
-            || (has_room(shape, plan.parts, parts.len(), sums.len()) && parts.is_vec_aligned::<ELEMENTS>()))
+/// Where results go, and those of parts before.
+#[derive(Clone, Copy)]
+struct Results<'a, T> {
+    out: SliceMut<'a, T>,
+    log_sums: SliceMut<'a, f32>,
+    parts: SliceMut<'a, f32>,
+    sums: SliceMut<'a, f32>,
+    counters: SliceMut<'a, u32>,
+}
+
+impl<T: Num> Results<'_, T> {
+    /// Whether there is room for the results, and for those of parts, if there are several.
+    #[inline(always)]
+    fn fit(&self, shape: &AttentionShape, plan: &DecodePlan) -> bool {
+        let of_parts = || {
+            has_room(shape, plan.parts, self.parts.len(), self.sums.len()) && self.parts.is_vec_aligned::<ELEMENTS>()
+        };
+        has_room(shape, 1, self.out.len(), usize::MAX)
+            && self.out.is_vec_aligned::<ELEMENTS>()
+            && (plan.parts <= 1 || of_parts())
+    }
 }
 
 /// Whether the kernel is for such a shape: sequences are not packed, and all queries of a head see its first key, or there is one of them.
@@ -194,6 +214,8 @@ struct Place {
     sequence: Sequence,
     keys: [u32; 2],
     part: u32,
+    /// The number of the blocks that have the same rows, among all such groups.
+    group: usize,
 }
 
 impl Place {
@@ -211,7 +233,8 @@ impl Place {
     ) -> Option<Self> {
         let (rows, key_heads) = (shape.queries * shape.sharing, shape.key_head(shape.heads));
         let divide = |a: u32, b: u32| Some((a.checked_div(b)?, a.checked_rem(b)?));
-        let (number, block) = divide(thread::block_idx_x(), rows.div_ceil(rows_of_block))?;
+        let blocks = rows.div_ceil(rows_of_block);
+        let (number, block) = divide(thread::block_idx_x(), blocks)?;
         let (head, part) = divide(number, plan.parts)?;
         let (batch, key_head) = divide(head, key_heads)?;
         if batch >= shape.batch {
@@ -230,6 +253,7 @@ impl Place {
             sequence,
             keys: [first, if end < keys { end } else { keys }],
             part,
+            group: head as usize * blocks as usize + block as usize,
         })
     }
 }
@@ -365,38 +389,163 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         (number * self.pitch, WARPS * G * self.pitch + 2 * number)
     }
 
-    /// Brings the warps' sums of a row of the block together, and stores them, or those of the part. For a whole warp.
+    /// Brings the warps' rows together that are in shared memory, and stores them. Of several parts of the keys, the last block to come
+    /// brings all together.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(
-        &self,
-        row: u32,
-        plan: &DecodePlan,
-        (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
-        (parts, sums): (SliceMut<'_, f32>, SliceMut<'_, f32>),
-    ) {
-        let Some((line, values, log_sum)) = self.result(row) else {
-            return;
-        };
+    fn finish(&self, plan: &DecodePlan, results: Results<'_, T>) {
+        let mut among = WARPS;
+        if plan.parts > 1 {
+            self.each_row(among, |line, values, log_sum| {
+                self.store_part(line, values, log_sum, &results)
+            });
+            if !self.is_last(plan, results.counters) {
+                return;
+            }
+            among = self.share_parts(plan, &results);
+            thread::sync_threads();
+        }
+        self.each_row(among, |line, values, log_sum| {
+            self.store(line, values, log_sum, &results)
+        });
+    }
+
+    /// How many rows the block has.
+    #[inline(always)]
+    fn height(&self) -> u32 {
+        let left = self.place.rows - self.place.row;
+        if left < G as u32 { left } else { G as u32 }
+    }
+
+    /// For each row of the warp, of which so many warps have left something in shared memory: the number of its query, this lane's elements of
+    /// its result, and the logarithm to base 2 of its sum of exponentials.
+    #[inline(always)]
+    fn each_row(&self, among: usize, store: impl Fn(usize, [f32; ELEMENTS], f32)) {
+        let mut row = thread::thread_idx_x() / 32;
+        while row < self.height() {
+            let (values, log_sum) = self.result(row, among);
+            store(self.line(row), values, log_sum);
+            row += WARPS as u32;
+        }
+    }
+
+    /// Stores a row of this part.
+    #[inline(always)]
+    fn store_part(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
         let lane = thread::thread_idx_x() as usize % 32;
         let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
-        if plan.parts > 1 {
-            let line = self.place.part as usize * lines(&self.shape) + line;
-            // SAFETY (of all): `fit_results` found room for as many lines, which have a multiple of 8 elements.
-            if lane == 0 {
-                unsafe { sums.set_vec_unchecked(line, [log_sum]) };
-            }
-            if column < dim {
-                unsafe { parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-            }
-        } else {
-            if lane == 0 && line < log_sums.len() {
-                log_sums.set(line, log_sum * core::f32::consts::LN_2);
-            }
-            if column < dim {
-                let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
-                unsafe { out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-            }
+        let line = self.place.part as usize * lines(&self.shape) + line;
+        // SAFETY (of both): there is room for as many lines, which have a multiple of 8 elements.
+        if lane == 0 {
+            unsafe { to.sums.set_vec_unchecked(line, [log_sum]) };
         }
+        if column < dim {
+            unsafe { to.parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+        }
+        // Seen by whoever sees the counter after the barrier.
+        fence::device();
+    }
+
+    /// Stores a row.
+    #[inline(always)]
+    fn store(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
+        let lane = thread::thread_idx_x() as usize % 32;
+        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
+        if lane == 0 && line < to.log_sums.len() {
+            to.log_sums.set(line, log_sum * core::f32::consts::LN_2);
+        }
+        if column < dim {
+            let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
+            // SAFETY: there is room for as many lines, which have a multiple of 8 elements.
+            unsafe { to.out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+        }
+    }
+
+    /// Whether all blocks that have these rows have stored their parts, now that this one has. For all threads of the block.
+    #[inline(always)]
+    fn is_last(&self, plan: &DecodePlan, counters: SliceMut<'_, u32>) -> bool {
+        thread::sync_threads();
+        let count = || {
+            let counter = counters.atomic(self.place.group);
+            // Whoever sees the last count sees all parts, and so do the threads behind the next barrier.
+            let is_last = counter.fetch_add_ordered(1) == plan.parts - 1;
+            if is_last {
+                // For the next launch.
+                counter.store(0);
+            }
+            is_last
+        };
+        thread::sync_threads_or(thread::thread_idx_x() == 0 && self.place.group < counters.len() && count())
+    }
+
+    /// Puts what warps have of the parts of rows into shared memory, as they had it of keys, and says how many warps share a row: all, where
+    /// there is one row.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn share_parts(&self, plan: &DecodePlan, from: &Results<'_, T>) -> usize {
+        let (warp, lane) = (
+            thread::thread_idx_x() as usize / 32,
+            thread::thread_idx_x() as usize % 32,
+        );
+        let among = match self.height() {
+            1 => WARPS,
+            2 => WARPS / 2,
+            _ => 1,
+        };
+        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
+        let mut row = warp / among;
+        while row < self.height() as usize {
+            let total = self.parts_of_warp((warp % among, among), self.line(row as u32), plan, from);
+            let (of_values, at) = self.places(warp % among, row);
+            // SAFETY (of all): there is room for each row of each warp.
+            unsafe {
+                if column < dim {
+                    self.shared.set_vec_unchecked(of_values + column, total.values);
+                }
+                if lane == 0 {
+                    self.shared.set_unchecked(at, total.max);
+                    self.shared.set_unchecked(at + 1, total.sum);
+                }
+            }
+            row += WARPS / among;
+        }
+        among
+    }
+
+    /// Of a line each part from `first` on that is a multiple of `step` behind it, brought together.
+    #[inline(always)]
+    fn parts_of_warp(
+        &self,
+        (first, step): (usize, usize),
+        line: usize,
+        plan: &DecodePlan,
+        from: &Results<'_, T>,
+    ) -> Sums {
+        let (dim, column) = (self.shape.dim as usize, thread::thread_idx_x() as usize % 32 * ELEMENTS);
+        let mut total = Sums::NONE;
+        let mut part = first;
+        while part < plan.parts as usize {
+            // Those of several parts are loaded together.
+            let (mut log_sums, mut values) = ([f32::NEG_INFINITY; TOGETHER], [[0.0; ELEMENTS]; TOGETHER]);
+            unroll!(TOGETHER, n => {
+                let part = part + n * step;
+                if part < plan.parts as usize {
+                    let line = part * lines(&self.shape) + line;
+                    // SAFETY (of both): `fit` found room for each part of each line, which has a multiple of 8 elements.
+                    log_sums[n] = unsafe { from.sums.get_unchecked(line) };
+                    if column < dim {
+                        values[n] = unsafe { from.parts.get_vec_unchecked(line * dim + column) };
+                    }
+                }
+            });
+            unroll!(TOGETHER, n => {
+                total.add(Sums {
+                    max: log_sums[n],
+                    sum: 1.0,
+                    values: values[n],
+                });
+            });
+            part += TOGETHER * step;
+        }
+        total
     }
 
     /// The first element of this lane, and the number of its key among those of a load.
@@ -565,24 +714,23 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         });
     }
 
-    /// The number of the query that is this row of the block, this lane's elements of its result, and the logarithm to base 2 of its
-    /// sum of exponentials.
+    /// This lane's elements of the result of a row of the block, of which so many warps have left something in shared memory, and the
+    /// logarithm to base 2 of its sum of exponentials.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn result(&self, row: u32) -> Option<(usize, [f32; ELEMENTS], f32)> {
-        if row as usize >= G || self.place.row + row >= self.place.rows {
-            return None;
-        }
+    fn result(&self, row: u32, among: usize) -> ([f32; ELEMENTS], f32) {
         let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
         let mut total = Sums::NONE;
         unroll!(WARPS, w => {
-            let (of_values, at) = self.places(w, row as usize);
-            // SAFETY (of all): as in `share`.
-            let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
-            let mut values = [0.0; ELEMENTS];
-            if column < self.shape.dim as usize {
-                values = unsafe { self.shared.get_vec_unchecked(of_values + column) };
+            if w < among {
+                let (of_values, at) = self.places(w, row as usize);
+                // SAFETY (of all): as in `share`.
+                let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
+                let mut values = [0.0; ELEMENTS];
+                if column < self.shape.dim as usize {
+                    values = unsafe { self.shared.get_vec_unchecked(of_values + column) };
+                }
+                total.add(Sums { max, sum, values });
             }
-            total.add(Sums { max, sum, values });
         });
         let factor = 1.0 / total.sum;
         let values = cuda_std::array::from_fn(|i| {
@@ -592,85 +740,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
                 total.values[i] * factor
             }
         });
-        Some((self.line(row), values, total.max + Float::log2(total.sum)))
-    }
-}
-
-/// The results of queries from those of `number` parts of their keys, which `attention_decode` gave, one part after another: `parts` and
-/// the logarithms `sums`.
-///
-/// A warp has a query. Where there are fewer elements than as many results have, or more than [`MAX_DIM`] of a query, nothing is
-/// written.
-#[kernel(T = [f32, bf16, f16], max_threads = THREADS)]
-pub fn attention_combine<T: Num<Wide = f32>>(
-    parts: &[f32],
-    sums: &[f32],
-    out: SliceMut<'_, T>,
-    log_sums: SliceMut<'_, f32>,
-    shape: AttentionShape,
-    number: u32,
-) {
-    let lines = lines(&shape);
-    let dim = shape.dim as usize;
-    if thread::block_dim_x() as usize != THREADS
-        || !shape.is_valid(1)
-        || dim > MAX_DIM
-        || !dim.is_multiple_of(ELEMENTS)
-        || !has_room(&shape, number, parts.len(), sums.len())
-        || lines.checked_mul(dim).is_none_or(|elements| elements > out.len())
-        || !parts.is_vec_aligned::<ELEMENTS>()
-        || !out.is_vec_aligned::<ELEMENTS>()
-    {
-        return;
-    }
-    let (warp, lane) = (thread::thread_idx_x() as usize / 32, thread::thread_idx_x() % 32);
-    let line = thread::block_idx_x() as usize * WARPS + warp;
-    if line >= lines {
-        return;
-    }
-    let column = lane as usize * ELEMENTS;
-    // SAFETY: there is one for each query and part.
-    let log_sum = |part: u32| unsafe { sums.load_vec_unchecked::<1>(part as usize * lines + line)[0] };
-    let mut max = f32::NEG_INFINITY;
-    let mut part = lane;
-    while part < number {
-        max = Float::maximum_number(max, log_sum(part));
-        part += 32;
-    }
-    let max = warp::all_reduce(max, Float::maximum_number);
-    let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
-    let (mut total, mut values) = (0.0, [0.0; ELEMENTS]);
-    let mut part = 0;
-    while part < number {
-        // Those of several parts are loaded together.
-        let (mut weights, mut elements) = ([0.0; TOGETHER], [[0.0; ELEMENTS]; TOGETHER]);
-        unroll!(TOGETHER, n => {
-            let part = part + n as u32;
-            if part < number {
-                weights[n] = Float::exp2(log_sum(part) - base);
-                if column < dim {
-                    // SAFETY: there is one for each element of a query and each part, and they are a multiple of 8.
-                    elements[n] = unsafe { parts.load_vec_unchecked((part as usize * lines + line) * dim + column) };
-                }
-            }
-        });
-        unroll!(TOGETHER, n => {
-            total += weights[n];
-            unroll!(8, i => {
-                values[i] = Float::mul_add(weights[n], elements[n][i], values[i]);
-            });
-        });
-        part += TOGETHER as u32;
-    }
-    if lane == 0 && line < log_sums.len() {
-        log_sums.set(line, (max + Float::log2(total)) * core::f32::consts::LN_2);
-    }
-    if column < dim {
-        let factor = 1.0 / total;
-        let narrow = |value: f32| T::narrow(if total == 0.0 { 0.0 } else { value * factor });
-        let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| narrow(values[i]));
-        // SAFETY: `out` has as many elements, and those of a query are a multiple of 8.
-        unsafe { out.set_vec_unchecked(line * dim + column, values) };
+        (values, total.max + Float::log2(total.sum))
     }
 }
 

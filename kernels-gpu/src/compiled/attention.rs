@@ -62,30 +62,19 @@ pub type AttentionDecodeParams<T> = (
     SliceMut<'static, f32>,
     SliceMut<'static, f32>,
     SliceMut<'static, f32>,
+    SliceMut<'static, u32>,
     AttentionShape,
     AttentionStrides,
     DecodePlan,
     f32,
 );
 
-/// The parameters of [`attention_combine`](fn@decode::attention_combine).
-pub type AttentionCombineParams<T> = (
-    &'static [f32],
-    &'static [f32],
-    SliceMut<'static, T>,
-    SliceMut<'static, f32>,
-    AttentionShape,
-    u32,
-);
-
-/// Attention of few queries to many keys of elements of this type, and what brings parts of the keys together.
+/// Attention of few queries to many keys of elements of this type.
 pub trait AttentionDecode: Attention {
     /// One query for a head of keys.
     type One: SafeKernel<Params = AttentionDecodeParams<Self>>;
     /// Blocks of four.
     type Four: SafeKernel<Params = AttentionDecodeParams<Self>>;
-    /// Parts.
-    type Combine: SafeKernel<Params = AttentionCombineParams<Self>>;
 }
 
 macro_rules! attention_decode {
@@ -93,7 +82,6 @@ macro_rules! attention_decode {
         impl AttentionDecode for $type {
             type One = decode::attention_decode<$type, 1>;
             type Four = decode::attention_decode<$type, 4>;
-            type Combine = decode::attention_combine<$type>;
         }
     )*};
 }

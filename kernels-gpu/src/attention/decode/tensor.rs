@@ -41,16 +41,21 @@ pub fn attention_decode_tensor<T: Half, const D: usize>(
     log_sums: SliceMut<'_, f32>,
     parts: SliceMut<'_, f32>,
     sums: SliceMut<'_, f32>,
+    counters: SliceMut<'_, u32>,
     shape: AttentionShape,
     strides: AttentionStrides,
     plan: DecodePlan,
     factor: f32,
 ) {
     let operands = [(q, strides.q), (k, strides.k), (v, strides.v)];
-    if shape.dim as usize != D
-        || !fits_launch(&shape, &strides, operands, sequences)
-        || !fit_results(&shape, &plan, &out, [&parts, &sums])
-    {
+    let results = Results {
+        out,
+        log_sums,
+        parts,
+        sums,
+        counters,
+    };
+    if shape.dim as usize != D || !fits_launch(&shape, &strides, operands, sequences) || !results.fit(&shape, &plan) {
         return;
     }
     // SAFETY: as just asked.
@@ -70,11 +75,7 @@ pub fn attention_decode_tensor<T: Half, const D: usize>(
     let rows = Rows::<T, D>::of_block(&block);
     rows.share(&block);
     thread::sync_threads();
-    let mut row = thread::thread_idx_x() / 32;
-    while row < ROWS as u32 && place.row + row < place.rows {
-        block.store(row, &plan, (out, log_sums), (parts, sums));
-        row += WARPS as u32;
-    }
+    block.finish(&plan, results);
 }
 
 /// What a lane has of two rows, the second of which is 8 behind the first: the greatest score, a part of the sum of weights, and sums of values.
