@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sums into `C`, by way of shared memory, out of which a lane takes neighbours.
+//! Sums into `C`, by way of shared memory, out of which a lane takes neighbours: four sums, or eight numbers of 16 bits that were
+//! rounded on their way there.
 
 use cuda_std::half::{bf16, f16, pack};
 use cuda_std::hint;
@@ -77,6 +78,19 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         let [row, column] = Self::warp_place();
         let (row, column) = (self.tile.row + row, self.tile.column + column);
         let wide = n.is_multiple_of(4) && result.c.is_vec_aligned::<4>();
+        let plain = result.epilogue.is_identity() && result.beta == T::Sum::ZERO;
+        if size_of::<C>() == 2 && plain && n.is_multiple_of(8) && result.c.is_vec_aligned::<8>() {
+            let part = Part {
+                memory: memory.cast::<C>(),
+                row,
+                column,
+                product: self.tile.product,
+                m,
+                n,
+            };
+            // SAFETY: the kernel's contract; of numbers of half the size, twice as many rows have room.
+            return unsafe { self.store_packed(sums, part, result) };
+        }
         unroll!(2, round => {
             if 2 * round < Self::GROUPS[0] {
                 warp::sync_warp(warp::FULL_MASK);
@@ -105,6 +119,54 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                 }
             }
         });
+    }
+
+    /// Stores a warp's part of `C`, of numbers of 16 bits, eight elements at a time: they are rounded on their way into shared
+    /// memory, which then has room for all of them.
+    ///
+    /// # Safety
+    ///
+    /// `c` has the lines, which are a multiple of eight elements long, and is aligned as vectors of eight are. The memory has
+    /// room for the warp's rows.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn store_packed<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+        &self,
+        sums: &Sums<T::Sum>,
+        part: Part<C>,
+        result: Result<'_, C, F>,
+    ) {
+        let lane = thread::thread_idx_x() % 32;
+        let at = lane / 4 * Self::PITCH + lane % 4 * 2;
+        unroll!(4, i => {
+            unroll!(8, j => {
+                if i < Self::GROUPS[0] && j < 2 * Self::GROUPS[1] {
+                    let of = sums[i][j];
+                    unroll!(2, h => {
+                        let at = at + (16 * i as u32 + 8 * h as u32) * Self::PITCH + 8 * j as u32;
+                        // SAFETY: of the warp's rows, at an even place.
+                        unsafe { part.memory.set_vec_unchecked(at as usize, result.rounded::<2, G>([of[2 * h], of[2 * h + 1]], None)) };
+                    });
+                }
+            });
+        });
+        warp::sync_warp(warp::FULL_MASK);
+        // Lanes of a row, rows of the warp.
+        let lanes = Self::WARP[1] as u32 / 8;
+        let rows = 32 / lanes;
+        let (first, column) = (lane / lanes, lane % lanes * 8);
+        if part.column + column < part.n {
+            let to = part.line(first) + (part.column + column) as usize;
+            unroll!(16, i => {
+                let row = first + i as u32 * rows;
+                if (i as u32 * rows) < Self::WARP[0] as u32 && part.row + row < part.m {
+                    // SAFETY: the row and the column are in C, and of the warp's rows in memory.
+                    unsafe {
+                        let values = part.memory.get_vec_unchecked::<8>((row * Self::PITCH + column) as usize);
+                        result.c.set_vec_unchecked::<8>(to + (i as u32 * rows) as usize * part.n as usize, values);
+                    }
+                }
+            });
+        }
     }
 
     /// Puts the sums of groups `first` and `first + 1` of rows into the warp's memory, by rows.
@@ -309,9 +371,14 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
     /// As for [`old`](Self::old).
     #[inline(always)]
     unsafe fn set<const N: usize, G: Generation>(&self, at: usize, sums: [C::Wide; N], old: Option<[C::Wide; N]>) {
-        let values = cuda_std::array::map(self.scaled(sums, old), nearest::<C, G>);
         // SAFETY: the caller's promise.
-        unsafe { self.c.set_vec_unchecked::<N>(at, values) };
+        unsafe { self.c.set_vec_unchecked::<N>(at, self.rounded::<N, G>(sums, old)) };
+    }
+
+    /// `alpha · sums + beta · old`, rounded to `C` once; without old elements `beta` is 0.
+    #[inline(always)]
+    fn rounded<const N: usize, G: Generation>(&self, sums: [C::Wide; N], old: Option<[C::Wide; N]>) -> [C; N] {
+        cuda_std::array::map(self.scaled(sums, old), nearest::<C, G>)
     }
 
     /// `f(alpha · sums + beta · c + bias) + residual` into `c`, rounded once, for neighbours of a row, from this product, row
