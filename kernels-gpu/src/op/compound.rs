@@ -556,7 +556,9 @@ mod tests {
 
     /// What an operator gives for vectors and for each of them is what it gives for their elements, one by one.
     fn agrees<T: Num, Op: ReduceOp<T>, const N: usize>(values: &[T]) {
-        for seed in 0..500 {
+        // All vectors of one value are the same.
+        let seeds = if values.len() == 1 { 1 } else { 500 };
+        for seed in 0..seeds {
             let vectors: [[T; N]; 8] = vectors(values, seed);
             let mut all = Op::identity();
             for u in 0..8 {
