@@ -56,15 +56,30 @@ pub(super) fn by_choices<T: Value>(
     choices: &[&str],
     multiply: Multiply<T>,
 ) {
+    by_choices_along(64, run, factors, layouts, choices, multiply);
+}
+
+/// The same of another `k`.
+pub(super) fn by_choices_along<T: Value>(
+    k: usize,
+    run: &mut Run,
+    factors: &str,
+    layouts: &[&'static str],
+    choices: &[&str],
+    multiply: Multiply<T>,
+) {
     // The table is the process's, and another test has one too.
     let _alone = choices_of_products();
     let (major, minor) = run.generation().unwrap_or_default();
     for &layout in layouts {
         // Lines of operands begin at multiples of 16 bytes, and k can be cut into eight parts.
         let (m, n) = (8 * (1 + run.len(4)), 8 * (4 + run.len(7)));
-        let operands = Operands::new(run, [m, n, 64], layout);
+        let operands = Operands::new(run, [m, n, k], layout);
         for choice in choices {
-            let key = format!("{major}.{minor} {MULTIPROCESSORS} {factors} {layout} 5 6 6 {choice}");
+            let key = format!(
+                "{major}.{minor} {MULTIPROCESSORS} {factors} {layout} 5 6 {} {choice}",
+                k.ilog2()
+            );
             run.ok(set_matmul_choices(&key));
             run.keep(multiply(&operands.a(), &operands.b()));
         }

@@ -5,7 +5,7 @@ use ndarray::{Array1, Ix2};
 use warpsmith::ops::{MatMul, Precision, ScaledMul};
 use warpsmith::{DeviceArray, DeviceArrayRef, F8E4M3, F8E5M2, Result, bf16, f16};
 
-use super::products::{LAYOUTS, Operands, by_choices, matmul};
+use super::products::{LAYOUTS, Operands, by_choices, by_choices_along, matmul};
 use super::{ADA, AMPERE, HOPPER, MULTIPROCESSORS, Run, TURING, Value, each_type};
 
 pub(super) fn halves(run: &mut Run) {
@@ -30,6 +30,8 @@ pub(super) fn halves(run: &mut Run) {
     by_choices::<bf16>(run, "half", &["tn"], parts, matmul);
     by_choices::<f32>(run, "tf32", &["nt", "tn"], whole, tf32);
     if generation == HOPPER {
+        // More stages than there are, of what is read by ordinary loads.
+        by_choices_along::<f32>(512, run, "tf32", &["tn"], &["wgmma 64 1"], tf32);
         across::<f16>(run, "nn");
         across::<bf16>(run, "nt");
         across::<bf16>(run, "tn");
@@ -76,6 +78,8 @@ pub(super) fn wide(run: &mut Run) {
             &["simt 64 1", "simt 128 1", "simt 256 1"],
             matmul,
         );
+        // More stages than there are.
+        by_choices_along::<f32>(512, run, "f32", &["nn", "tn"], &["simt 64 1"], matmul);
     }
 }
 

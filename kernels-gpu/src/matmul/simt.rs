@@ -29,7 +29,7 @@ use core::marker::PhantomData;
 use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::{Swizzle, TensorMap};
+use cuda_std::tma::{self, Swizzle, TensorMap};
 use cuda_std::warpgroup;
 
 use super::epilogue::{Epilogue, EpiloguePlan};
@@ -345,9 +345,10 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         self.elements(stage as usize, place)
     }
 
-    /// Says that this warp is done with the stage of that step.
+    /// Says that this warp is done with the stage of that step: then a copy may write what the lanes have read.
     #[inline(always)]
     fn give_back(&self, step: u32) {
+        tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
         let leads = thread::thread_idx_x().is_multiple_of(32);
         self.free(step % Self::STAGES).arrive_if(leads);

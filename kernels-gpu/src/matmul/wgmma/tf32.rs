@@ -90,7 +90,7 @@ where
                 let sums = sums.wait();
                 keep(&x);
                 keep(&y);
-                self.free(stage).arrive_if(leads);
+                self.give_back(stage, leads);
                 return sums;
             }
             sums = sums.wait_but_newest();
@@ -105,9 +105,17 @@ where
                 sums.mma_fragment(&x[1], b(stage, 1)).commit().wait_but_newest()
             };
             keep(&y);
-            self.free(previous).arrive_if(leads);
+            self.give_back(previous, leads);
             k += Self::TILE_K;
         }
+    }
+
+    /// Says that the warp is done with a stage: then a copy may write what the lanes have read.
+    #[inline(always)]
+    fn give_back(&self, stage: u32, leads: bool) {
+        tma::fence_async();
+        warp::sync_warp(warp::FULL_MASK);
+        self.free(stage).arrive_if(leads);
     }
 
     /// Stores the rows of the tile that are this warp's and its neighbour's, times `alpha`, in pieces of 32 × 32: as they are,
