@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use ndarray::Dimension;
 
 use crate::array::{DeviceArray, Element};
-use crate::backend::{Backend, FunctionInfo, RawFunction, RawModule};
+use crate::backend::{Backend, Code, FunctionInfo, RawFunction, RawModule};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, check};
@@ -131,7 +131,7 @@ impl Module {
         let mut ended = image.to_vec();
         ended.push(0);
         // SAFETY: the caller's promise; text ends with a zero.
-        let raw = unsafe { backend.load_module(&name, &ended)? };
+        let raw = unsafe { backend.load_module(&name, Code::Foreign, &ended)? };
         Ok(Self {
             loaded: Arc::new(Loaded { backend, raw, name }),
         })

@@ -13,7 +13,7 @@ use std::sync::{Barrier, OnceLock};
 use cuda_std::launch::Kernel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, array};
-use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, PtxModules};
+use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, Module, PtxModules, Stream};
 
 #[cfg(feature = "cudarc")]
 #[path = "driver/cudarc.rs"]
@@ -198,6 +198,7 @@ fn child() {
         "pinned_reset" => with_device(failures::pinned_reset),
         "occupancy" => with_device(failures::occupancy),
         "cooperative" => with_device(cooperative),
+        "dependent" => with_device(dependent),
         #[cfg(feature = "cudarc")]
         "cudarc_slices" => with_device(cudarc::slices),
         #[cfg(feature = "cudarc")]
@@ -569,6 +570,62 @@ fn a_kernel_with_a_barrier_is_launched_cooperatively() {
             "graph launched"
         ]
     );
+}
+
+/// Launches of kernels, a copy among them.
+fn dependent(device: Device) -> String {
+    let text = ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry first()\n{\n\tret;\n}\n";
+    device
+        .register_kernels(modules_of(text, <second as Kernel>::SIGNATURE))
+        .unwrap();
+    let stream = device.default_stream();
+    let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    let launch = |stream: &Stream, out: &mut DeviceArray<u32, ndarray::Ix1>| {
+        stream.launch::<first>(&LaunchConfig::new(3, 1), (out,))
+    };
+    launch(stream, &mut out).unwrap();
+    let foreign = Module::from_ptx(&device, text).unwrap().function("first").unwrap();
+    // SAFETY: the stub runs nothing of it.
+    unsafe { stream.launch_function(&foreign, &LaunchConfig::new(1, 1), (&mut out,)) }.unwrap();
+    let mut graph = stream.capture(out, |stream, out| {
+        launch(stream, out)?;
+        launch(stream, out)?;
+        let copy = out.try_clone()?;
+        launch(stream, out)?;
+        // SAFETY: as above.
+        unsafe { stream.launch_function(&foreign, &LaunchConfig::new(1, 1), (&mut *out,)) }?;
+        launch(stream, out)?;
+        Ok(copy)
+    });
+    graph.as_mut().unwrap().launch().unwrap();
+    device.properties().id.clone()
+}
+
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn kernels_of_this_library_begin_before_the_end_of_the_one_before() {
+    let said = |variables: &[(&str, &str)]| {
+        let (_, log) = run(stub(), "dependent", variables);
+        let told = log.iter().filter(|line| {
+            let told = ["launch", "dependent", "kernels", "graph"];
+            told.iter().any(|word| line.starts_with(word))
+        });
+        told.cloned().collect::<Vec<_>>()
+    };
+    let with = [
+        "kernels that wait: 1",
+        "dependent launch of 3 with 0",
+        "launch with 0",
+        // Behind a kernel, of whatever compiler: not behind nothing or a copy, nor one of another compiler.
+        "dependent node",
+        "dependent node",
+        "graph of 6 nodes",
+        "graph launched",
+    ];
+    let without = ["launch with 0", "launch with 0", "graph of 6 nodes", "graph launched"];
+    assert_eq!(said(&[("STUB_DEPENDENT", "1")]), with);
+    assert_eq!(said(&[]), without);
+    assert_eq!(said(&[("STUB_DEPENDENT", "1"), ("STUB_VERSION", "12020")]), without);
 }
 
 /// A call that fails with a number of a newer driver.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction,
-    RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
+    Backend, Callback, Code, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec,
+    RawFunction, RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -138,7 +138,7 @@ impl Backend for Faulty {
             stream: RawStream, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
         ) -> ();
         unsafe fn tensor_map(of: TensorType, address: u64, layout: &TensorMapLayout) -> RawTensorMap;
-        unsafe fn load_module(name: &str, image: &[u8]) -> RawModule;
+        unsafe fn load_module(name: &str, code: Code, image: &[u8]) -> RawModule;
         unsafe fn module_function(module: RawModule, module_name: &str, name: &str) -> (RawFunction, FunctionInfo);
         unsafe fn launch_function(
             stream: RawStream,

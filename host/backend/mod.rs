@@ -39,13 +39,30 @@ pub(crate) struct RawStream(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RawEvent(pub u64);
 
-/// A backend's module of another compiler's.
+/// A backend's module that was loaded at run time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RawModule(pub u64);
+pub(crate) struct RawModule {
+    pub raw: u64,
+    /// Whether its kernels wait, before all else, for the kernel before them.
+    pub waits: bool,
+}
 
 /// A kernel in one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RawFunction(pub u64);
+pub(crate) struct RawFunction {
+    pub raw: u64,
+    /// As its module.
+    pub waits: bool,
+}
+
+/// Whose code is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// PTX of this library's, which a backend may change for its device.
+    Own,
+    /// Another compiler's, which stays as it is.
+    Foreign,
+}
 
 /// Work that is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -360,7 +377,7 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32>;
 
     /// Loads PTX that ends with a zero, or a cubin or fatbin, whole as a compiler made it; `name` is for errors.
-    unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule>;
+    unsafe fn load_module(&self, name: &str, code: Code, image: &[u8]) -> Result<RawModule>;
     /// Unloads a module, whose functions are launched no more, when the device's work is done.
     unsafe fn unload_module(&self, module: RawModule);
     unsafe fn module_function(

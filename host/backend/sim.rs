@@ -17,8 +17,8 @@ use cuda_sim::{Array, Checks, Fault, LaunchConfig, LaunchCounters, Schedule, Wri
 
 use super::system::{has_room, memory_info};
 use super::{
-    Backend, Callback, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer,
-    RawStream, Stay, check_cooperative,
+    Backend, Callback, Code, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule,
+    RawPeer, RawStream, Stay, check_cooperative,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -603,7 +603,7 @@ impl Backend for Simulator {
         Ok(most)
     }
 
-    unsafe fn load_module(&self, _: &str, _: &[u8]) -> Result<RawModule> {
+    unsafe fn load_module(&self, _: &str, _: Code, _: &[u8]) -> Result<RawModule> {
         Err(Error::NotSimulated {
             operation: "loading a module of another compiler",
         })

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::{
-    Backend, Callback, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction,
-    RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
+    Backend, Callback, Code, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec,
+    RawFunction, RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -110,7 +110,7 @@ impl Backend for Traced {
             grid = tracing::field::display(config.grid),
             block = tracing::field::display(config.block),
             dynamic_shared = config.dynamic_shared;
-        unsafe fn load_module(name: &str, image: &[u8]) -> RawModule, module = name, bytes = image.len();
+        unsafe fn load_module(name: &str, code: Code, image: &[u8]) -> RawModule, module = name, bytes = image.len();
     }
     calls! {
         fn properties() -> &Properties;

@@ -13,7 +13,7 @@ use super::interpret::Job;
 use super::lower::Lowered;
 use super::program::Program;
 use super::ptx::{self, Parts};
-use crate::backend::{Backend, FunctionInfo, KernelInfo, RawFunction};
+use crate::backend::{Backend, Code, FunctionInfo, KernelInfo, RawFunction};
 use crate::error::{Error, Result};
 use crate::graph::Keeper;
 use crate::launch::LaunchConfig;
@@ -108,7 +108,7 @@ pub(super) fn kernel(backend: &Arc<dyn Backend>, program: &Program, reader: Opti
     text.push('\0');
     // SAFETY: text that ends with a zero; the module is never unloaded, but goes with the context.
     let (function, info) = unsafe {
-        let module = backend.load_module("the kernel of an expression", text.as_bytes())?;
+        let module = backend.load_module("the kernel of an expression", Code::Own, text.as_bytes())?;
         backend.module_function(module, "the kernel of an expression", name)?
     };
     let module = Arc::new(());

@@ -6,7 +6,8 @@
 //! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
 //! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. A stream that
 //! is gone is not to be named any more, and its handle is given to the next one. The pools have `STUB_POOL_BYTES`
-//! together, and devices reach those of others unless `STUB_PEERS` is 0. The driver is for CUDA 12.4, or `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
+//! together, and devices reach those of others unless `STUB_PEERS` is 0. The driver is for CUDA 12.4, or
+//! `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
 //! of whatever function, by `stub_fail`, and the context fail for good at the nth call in it, by `stub_break`. When nobody
 //! retains a context any more all that is in it is gone; of one that has failed the status stays, where `STUB_STICKY` is
 //! `1` until the context is reset, where it is `2` for good.
@@ -24,6 +25,7 @@ const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const NOT_INITIALIZED: c_int = 3;
+const NOT_FOUND: c_int = 500;
 const NOT_READY: c_int = 600;
 const COOPERATIVE_LAUNCH_TOO_LARGE: c_int = 720;
 const UPDATE_FAILURE: c_int = 910;
@@ -172,9 +174,15 @@ unsafe fn add_node(graph: usize, after: *const usize, count: usize, node: Node) 
     // SAFETY: the caller's contract.
     let after = unsafe { std::slice::from_raw_parts(after, count) };
     let last: Vec<usize> = nodes.last().map(|(node, _)| *node).into_iter().collect();
-    assert_eq!(after, last);
+    // The edge of a dependent launch is added behind it.
+    assert!(after == last || after.is_empty() && has_dependent_launches());
     nodes.push((handle(), node));
     nodes.last().unwrap().0
+}
+
+/// Whether the driver has launches that need not wait for the end of the kernel before: with `STUB_DEPENDENT` of 1.
+fn has_dependent_launches() -> bool {
+    std::env::var("STUB_DEPENDENT").is_ok_and(|text| text == "1")
 }
 
 fn assert_lives(stream: usize) {
@@ -386,6 +394,12 @@ functions! {
         module: *mut usize, image: *const c_void, count: u32, options: *mut c_int, values: *mut *mut c_void
     ) {
         log("load begins");
+        // SAFETY: what is loaded here is text, which ends with a zero.
+        let waits = CStr::from_ptr(image.cast()).to_bytes().windows(20).filter(|text| text == b"griddepcontrol.wait;");
+        match waits.count() {
+            0 => {}
+            count => log(&format!("kernels that wait: {count}")),
+        }
         std::thread::sleep(milliseconds("STUB_LOAD_MS"));
         log("load ends");
         module.write(handle())
@@ -409,6 +423,25 @@ functions! {
     ) {
         assert_eq!(CURRENT.with_borrow(|stack| stack.last().copied()), Some(CONTEXT));
         log(&format!("launch with {shared}"))
+    }
+
+    fn cuGetProcAddress(name: *const c_char, address: *mut *mut c_void, version: c_int, flags: u64) {
+        let found: *mut c_void = match CStr::from_ptr(name).to_str().unwrap() {
+            _ if !has_dependent_launches() => return NOT_FOUND,
+            "cuLaunchKernelEx" => cuLaunchKernelEx as *mut c_void,
+            "cuGraphNodeGetType" => cuGraphNodeGetType as *mut c_void,
+            "cuGraphAddDependencies" if version >= 12_030 => cuGraphAddDependencies_v2 as *mut c_void,
+            _ => return NOT_FOUND,
+        };
+        address.write(found)
+    }
+    fn cuLaunchKernelEx(config: *const [u32; 16], function: usize, params: *mut *mut c_void, extra: *mut *mut c_void) {
+        assert_eq!(CURRENT.with_borrow(|stack| stack.last().copied()), Some(CONTEXT));
+        let config = config.read();
+        let attributes = (u64::from(config[11]) << 32 | u64::from(config[10])) as *const [u32; 18];
+        let attribute = attributes.read();
+        assert_eq!((config[12], attribute[0], attribute[2]), (1, 6, 1));
+        log(&format!("dependent launch of {} with {}", config[0] * config[1] * config[2], config[6]))
     }
 
     fn cuLaunchCooperativeKernel(
@@ -606,6 +639,24 @@ functions! {
         node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const c_void
     ) {
         node.write(add_node(graph, after, count, Node::Kernel(params.cast::<usize>().read())))
+    }
+    fn cuGraphNodeGetType(node: usize, kind: *mut c_int) {
+        let graphs = GRAPHS.lock().unwrap();
+        let (_, of) = graphs.values().flatten().find(|(other, _)| *other == node).unwrap();
+        kind.write(match of {
+            Node::Kernel(_) => 0,
+            Node::Copy(..) => 1,
+        })
+    }
+    fn cuGraphAddDependencies_v2(
+        graph: usize, from: *const usize, to: *const usize, data: *const [u8; 8], count: usize
+    ) {
+        let graphs = GRAPHS.lock().unwrap();
+        let nodes = &graphs[&graph];
+        let last: Vec<usize> = nodes[nodes.len() - 2..].iter().map(|(node, _)| *node).collect();
+        assert_eq!((&last[..], count), (&[from.read(), to.read()][..], 1));
+        assert_eq!(data.read(), [1, 0, 1, 0, 0, 0, 0, 0]);
+        log("dependent node")
     }
     fn cuGraphKernelNodeSetAttribute(node: usize, attribute: c_int, value: *const c_int) {
         let graphs = GRAPHS.lock().unwrap();

@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use cuda_driver::sys::{self, FunctionAttribute, Status};
 
 use super::context::Context;
+use super::dependent;
 use super::modules::load_image;
-use crate::backend::{FunctionInfo, RawFunction, RawModule};
+use crate::backend::{Code, FunctionInfo, RawFunction, RawModule};
 use crate::device::Properties;
 use crate::error::{Error, Result};
 
@@ -30,10 +31,24 @@ fn failed(module: &str, message: String) -> Error {
 /// # Safety
 ///
 /// That of [`load_image`].
-pub(super) unsafe fn load(context: &Context, device: &Properties, name: &str, image: &[u8]) -> Result<RawModule> {
+pub(super) unsafe fn load(
+    context: &Context,
+    device: &Properties,
+    name: &str,
+    code: Code,
+    image: &[u8],
+) -> Result<RawModule> {
+    let own = str::from_utf8(image).ok().filter(|_| code == Code::Own);
+    let waiting = own
+        .filter(|_| dependent::is_possible(device))
+        .and_then(dependent::waiting);
+    let image = waiting.as_ref().map_or(image, String::as_bytes);
     // SAFETY: the caller's promise.
     let module = unsafe { load_image(context, device, image, |message| failed(name, message)) }?;
-    Ok(RawModule(module.expose_provenance() as u64))
+    Ok(RawModule {
+        raw: module.expose_provenance() as u64,
+        waits: waiting.is_some(),
+    })
 }
 
 /// Waits for the device, and unloads the module. Errors are those of earlier work, which later calls report too.
@@ -45,13 +60,13 @@ pub(super) unsafe fn unload(module: RawModule) {
     // SAFETY: the caller's promise; nothing of the module runs after the wait.
     unsafe {
         if sys::cuCtxSynchronize().is_success() {
-            let _ = sys::cuModuleUnload(ptr::with_exposed_provenance_mut(module.0 as usize));
+            let _ = sys::cuModuleUnload(ptr::with_exposed_provenance_mut(module.raw as usize));
         }
     }
 }
 
 pub(super) fn raw(function: RawFunction) -> sys::CUfunction {
-    ptr::with_exposed_provenance_mut(function.0 as usize)
+    ptr::with_exposed_provenance_mut(function.raw as usize)
 }
 
 /// The kernel of that name.
@@ -67,7 +82,8 @@ pub(super) unsafe fn function(
 ) -> Result<(RawFunction, FunctionInfo)> {
     let symbol = CString::new(name).map_err(|error| failed(module_name, error.to_string()))?;
     let mut function = ptr::null_mut();
-    let module = ptr::with_exposed_provenance_mut(module.0 as usize);
+    let waits = module.waits;
+    let module = ptr::with_exposed_provenance_mut(module.raw as usize);
     // SAFETY: a loaded module, a name that ends with a zero, and a place for a handle.
     let status = unsafe { sys::cuModuleGetFunction(&mut function, module, symbol.as_ptr()) };
     if status == Status::NOT_FOUND {
@@ -87,7 +103,8 @@ pub(super) unsafe fn function(
         registers: attribute(FunctionAttribute::NUM_REGS)?,
         static_shared: attribute(FunctionAttribute::SHARED_SIZE_BYTES)? as usize,
     };
-    Ok((RawFunction(function.expose_provenance() as u64), info))
+    let raw = function.expose_provenance() as u64;
+    Ok((RawFunction { raw, waits }, info))
 }
 
 /// The size of each parameter of the function, if the driver tells.

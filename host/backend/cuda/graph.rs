@@ -11,7 +11,8 @@ use cuda_driver::sys::{self, CudaKernelNodeParams, CudaMemcpy3d, CudaMemcpy3dSid
 use cuda_driver::sys::{CUgraphNode, CUkernelNodeAttrValue, KernelNodeAttribute, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Cuda, stream_of};
+use super::launching::Ready;
+use super::{Cuda, dependent, stream_of};
 use crate::backend::{FunctionInfo, Graphs, KernelInfo, RawExec, RawFunction, RawGraph, RawNode, RawPlace, RawStream};
 use crate::error::Result;
 
@@ -21,6 +22,10 @@ fn graph_of(graph: RawGraph) -> sys::CUgraph {
 
 fn exec_of(exec: RawExec) -> sys::CUgraphExec {
     ptr::with_exposed_provenance_mut(exec.0 as usize)
+}
+
+fn node_of(node: RawNode) -> CUgraphNode {
+    ptr::with_exposed_provenance_mut(node.0 as usize)
 }
 
 /// One side of a copy, in device memory.
@@ -67,8 +72,12 @@ impl Graphs for Cuda {
         let function = self.ready_kernel(kernel, config.dynamic_shared)?;
         if kernel.cooperative {
             // Otherwise it is the graph's launch that fails.
-            self.check_room(function, kernel.name, config)?;
+            self.check_room(function.raw, kernel.name, config)?;
         }
+        let function = Ready {
+            waits: function.waits && !kernel.cooperative,
+            ..function
+        };
         // SAFETY: the trait's contract: the parameters are those of the function.
         let node = unsafe { self.add_launch(at, function, config, params)? };
         if kernel.cooperative {
@@ -149,7 +158,7 @@ impl Cuda {
         at: RawPlace,
         add: impl FnOnce(*mut CUgraphNode, *const CUgraphNode, usize) -> Status,
     ) -> Result<RawNode> {
-        let after: CUgraphNode = ptr::with_exposed_provenance_mut(at.after.0 as usize);
+        let after = node_of(at.after);
         let mut node = ptr::null_mut();
         let status = add(&mut node, &after, usize::from(!after.is_null()));
         self.check(call, status)?;
@@ -162,28 +171,38 @@ impl Cuda {
     unsafe fn add_launch(
         &self,
         at: RawPlace,
-        function: sys::CUfunction,
+        function: Ready,
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<RawNode> {
         let (grid, block) = (config.grid, config.block);
         let launch = CudaKernelNodeParams {
-            function,
+            function: function.raw,
             grid: [grid.x, grid.y, grid.z],
             block: [block.x, block.y, block.z],
             shared_bytes: config.dynamic_shared as u32,
             params: params.as_mut_ptr().cast(),
             extra: ptr::null_mut(),
         };
-        self.add_node("cuGraphAddKernelNode", at, |node, after, count| {
+        let graph = graph_of(at.graph);
+        // SAFETY: this function's contract: the node is of the graph.
+        let follows = function.waits && unsafe { dependent::can_follow(node_of(at.after)) };
+        let node = self.add_node("cuGraphAddKernelNode", at, |node, after, count| {
+            let count = if follows { 0 } else { count };
             // SAFETY: this function's contract; the driver copies the parameters.
-            unsafe { sys::cuGraphAddKernelNode(node, graph_of(at.graph), after, count, &launch) }
-        })
+            unsafe { sys::cuGraphAddKernelNode(node, graph, after, count, &launch) }
+        })?;
+        if follows {
+            // SAFETY: the new node, whose kernel waits, and the one that was looked at.
+            let status = unsafe { dependent::follow(graph, node_of(at.after), node_of(node)) };
+            self.check("cuGraphAddDependencies", status)?;
+        }
+        Ok(node)
     }
 
     /// Has all blocks of a launch, which was just added, run at a time.
     fn make_cooperative(&self, node: RawNode) -> Result<()> {
-        let node: CUgraphNode = ptr::with_exposed_provenance_mut(node.0 as usize);
+        let node = node_of(node);
         let value = CUkernelNodeAttrValue {
             cooperative: 1,
             reserved: [0; 7],

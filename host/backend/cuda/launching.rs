@@ -7,30 +7,44 @@ use std::ptr;
 use cuda_driver::sys::{self, CaptureStatus, FunctionAttribute, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Cuda, foreign, modules, stream_of};
+use super::{Cuda, dependent, foreign, modules, stream_of};
 use crate::backend::{FunctionInfo, KernelInfo, RawFunction, RawStream, check_cooperative};
 use crate::error::{Error, Result};
 
+/// A function that can be launched.
+#[derive(Clone, Copy)]
+pub(super) struct Ready {
+    pub(super) raw: sys::CUfunction,
+    /// Whether it [waits](dependent::waiting) for the kernel before it.
+    pub(super) waits: bool,
+}
+
 impl Cuda {
     /// The kernel's function, for launches with so much dynamic shared memory; the context is current.
-    pub(super) fn ready_kernel(&self, kernel: &KernelInfo, dynamic_shared: usize) -> Result<sys::CUfunction> {
+    pub(super) fn ready_kernel(&self, kernel: &KernelInfo, dynamic_shared: usize) -> Result<Ready> {
         let function = self.modules.function(kernel, &self.context, &self.properties)?;
         function.allow_shared(dynamic_shared, kernel.name, &self.context, &self.properties)?;
-        Ok(function.raw)
+        Ok(Ready {
+            raw: function.raw,
+            waits: function.waits,
+        })
     }
 
-    /// As [`ready_kernel`](Self::ready_kernel), for a kernel of another compiler.
+    /// As [`ready_kernel`](Self::ready_kernel), for a kernel of a module that was loaded at run time.
     pub(super) fn ready_function(
         &self,
         function: RawFunction,
         info: &FunctionInfo,
         name: &str,
         dynamic_shared: usize,
-    ) -> Result<sys::CUfunction> {
+    ) -> Result<Ready> {
         let raw = foreign::raw(function);
         let (context, device) = (&self.context, &self.properties);
         modules::allow_shared(raw, info.static_shared, dynamic_shared, name, context, device)?;
-        Ok(raw)
+        Ok(Ready {
+            raw,
+            waits: function.waits,
+        })
     }
 
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor; the context is
@@ -66,7 +80,7 @@ impl Cuda {
     pub(super) unsafe fn launch_raw(
         &self,
         stream: RawStream,
-        (function, name, cooperative): (sys::CUfunction, &str, bool),
+        (function, name, cooperative): (Ready, &str, bool),
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()> {
@@ -76,11 +90,13 @@ impl Cuda {
             stream_of(stream),
             params.as_mut_ptr().cast(),
         );
+        let Ready { raw: function, waits } = function;
         let one_kernel = self.synchronous.then(|| self.context.one_kernel());
         // SAFETY: the caller's promise; the driver copies the parameters.
         let (call, status) = unsafe {
             let (x, y, z) = (block.x, block.y, block.z);
             match cooperative {
+                false if waits => dependent::launch(function, config, stream_raw, params),
                 false => (
                     "cuLaunchKernel",
                     sys::cuLaunchKernel(

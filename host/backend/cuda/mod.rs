@@ -8,6 +8,7 @@
 
 mod bulk;
 mod context;
+mod dependent;
 mod foreign;
 mod generation;
 mod graph;
@@ -30,8 +31,8 @@ use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer,
-    RawStream, Stay,
+    Backend, Callback, Code, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule,
+    RawPeer, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -616,7 +617,7 @@ impl Backend for Cuda {
 
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
         let _current = self.enter()?;
-        let function = self.ready_kernel(kernel, dynamic_shared)?;
+        let function = self.ready_kernel(kernel, dynamic_shared)?.raw;
         self.blocks_at_a_time(function, threads, dynamic_shared)
     }
 
@@ -641,10 +642,10 @@ impl Backend for Cuda {
         Ok(u32::try_from(block).unwrap_or(1).max(1))
     }
 
-    unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule> {
+    unsafe fn load_module(&self, name: &str, code: Code, image: &[u8]) -> Result<RawModule> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        unsafe { foreign::load(&self.context, &self.properties, name, image) }
+        unsafe { foreign::load(&self.context, &self.properties, name, code, image) }
     }
 
     unsafe fn unload_module(&self, module: RawModule) {
@@ -675,9 +676,9 @@ impl Backend for Cuda {
         params: &mut [*const ()],
     ) -> Result<()> {
         let _current = self.enter()?;
-        let raw = self.ready_function(function, info, name, config.dynamic_shared)?;
+        let ready = self.ready_function(function, info, name, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, (raw, name, false), config, params) }
+        unsafe { self.launch_raw(stream, (ready, name, false), config, params) }
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit, Status};
 
 use super::context::Context;
+use super::dependent;
 use crate::backend::{DeviceFnInfo, KernelInfo};
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -26,6 +27,8 @@ const LOG_BYTES: usize = 8192;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) raw: sys::CUfunction,
+    /// Whether it [waits](dependent::waiting) for the kernel before it.
+    pub(super) waits: bool,
     module: sys::CUmodule,
     /// Bytes of static shared memory.
     static_shared: usize,
@@ -164,6 +167,11 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
     let _span =
         tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();
     reserve_stack(ptx.as_bytes(), context)?;
+    let waiting = dependent::is_possible(device)
+        .then(|| dependent::waiting(&ptx))
+        .flatten();
+    let waits = waiting.is_some();
+    let ptx = waiting.unwrap_or(ptx);
     let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
     let name = CString::new(kernel.name).map_err(|error| failed(error.to_string()))?;
     // SAFETY: text that ends with a zero.
@@ -188,6 +196,7 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
     }
     Ok(Function {
         raw,
+        waits,
         module,
         static_shared: usize::try_from(static_shared).unwrap_or(0),
     })
