@@ -8,7 +8,7 @@ use crate::callback::on_thread;
 use crate::constants::{Constant, Constants};
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
-use crate::graph::{Capture, NOT_DONE};
+use crate::graph::{Capture, Contents, NOT_DONE};
 use crate::owner::Owner;
 use crate::workspace::{Lease, Workspace};
 
@@ -281,7 +281,7 @@ impl Stream {
     /// `len` counters that are 0, for one launch on this stream; to be given back if its kernel leaves them at 0.
     pub(crate) fn take_counters(&self, len: usize) -> Result<Lease<'_, u32>> {
         match Capture::of(self) {
-            Some(capture) => capture.lease(len, true),
+            Some(capture) => capture.lease(len, Contents::Counters),
             None => self.inner.counters.take(len),
         }
     }
@@ -289,7 +289,7 @@ impl Stream {
     /// `len` words of state for one scan with look-back on this stream: all 0, or left by another one.
     pub(crate) fn take_scan_states(&self, len: usize) -> Result<Lease<'_, u64>> {
         match Capture::of(self) {
-            Some(capture) => capture.lease(len, true),
+            Some(capture) => capture.lease(len, Contents::ScanStates),
             None => self.inner.scan_states.take(len),
         }
     }
@@ -297,7 +297,7 @@ impl Stream {
     /// Room for `len` values of blocks, for one launch on this stream, whatever is in it.
     pub(crate) fn take_partials<A>(&self, len: usize) -> Result<Lease<'_, A>> {
         match Capture::of(self) {
-            Some(capture) => capture.lease(len, false),
+            Some(capture) => capture.lease(len, Contents::Unspecified),
             None => self.inner.partials.take(len),
         }
     }

@@ -10,8 +10,8 @@
 //! again by work that is queued later on the same stream, so that it finds what the launch before has left. One that
 //! is not given back, since its launch failed and may have left anything, is freed.
 //!
-//! A launch that is recorded for a graph takes its words from the graph's memory instead, and has them set to 0 ahead of
-//! it whenever the graph is launched: what it leaves, nobody relies on.
+//! A launch that is recorded for a graph takes its words from the graph's memory instead, where it finds what the one
+//! before it in the graph has left, or the graph's launch before.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const MOST: usize = 4 << 20;
 
 /// Launches after which a piece is allocated anew, since kernels may tell what earlier launches have left by a number of
 /// 30 bits.
-const LAUNCHES: u32 = 1 << 29;
+pub(crate) const LAUNCHES: u32 = 1 << 29;
 
 /// What a stream keeps for one purpose: all 0 at first, then as the launch before has left it.
 #[derive(Debug)]
@@ -185,6 +185,8 @@ impl<W> Lease<'_, W> {
                 piece.launches += 1;
                 workspace.pieces().push(piece);
             }
+            // For later launches of the graph.
+            Source::Graph(block) => drop(block),
             // Dropped with `self`.
             other => self.source = other,
         }
@@ -193,8 +195,10 @@ impl<W> Lease<'_, W> {
 
 impl<W> Drop for Lease<'_, W> {
     fn drop(&mut self) {
-        if let Source::Workspace(workspace, piece) = std::mem::replace(&mut self.source, Source::None) {
-            workspace.free(piece);
+        match std::mem::replace(&mut self.source, Source::None) {
+            Source::None => {}
+            Source::Workspace(workspace, piece) => workspace.free(piece),
+            Source::Graph(block) => block.retire(),
         }
     }
 }

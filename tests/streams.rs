@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::device;
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Array1, Axis, Ix1, Ix2, array};
+use ndarray::{Array1, Axis, Ix1, Ix2, array, s};
 use rayon::prelude::*;
 use warpsmith::ops::{self, Maximum, Sum};
 use warpsmith::{Device, DeviceArray, Error, Stream};
@@ -421,5 +421,35 @@ fn memory_of_a_launch_that_failed_is_not_used_again() {
         assert_eq!(ones.reduce::<Unlucky>().unwrap(), SUMMED as f32);
         ones.inclusive_scan_into::<Unlucky>(&mut out).unwrap();
         assert_eq!(out.max().unwrap(), SUMMED as f32);
+    }
+}
+
+/// As above, of a graph, whose launches leave their words to the next.
+#[test]
+fn memory_of_a_graphs_launch_that_failed_is_set_to_0_again() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let array = || DeviceArray::<f32, _>::zeros(stream, SUMMED).unwrap();
+    let mut scan = stream.capture(array(), |_, x| x.inclusive_scan::<Unlucky>()).unwrap();
+    let mut reduce = stream
+        .capture(array(), |_, x| x.reduce_axis::<Unlucky>(Axis(0)))
+        .unwrap();
+    for round in 0..6u8 {
+        // Other elements in every round, so that what is left of another one shows.
+        let (each, fails) = (f32::from(round + 1), round % 2 == 1);
+        let fill = |x: &mut DeviceArray<f32, Ix1>| {
+            x.fill(each)?;
+            x.slice_mut(s![SUMMED - 1..])?.fill(if fails { 13.0 } else { each })
+        };
+        fill(scan.args_mut()).unwrap();
+        fill(reduce.args_mut()).unwrap();
+        for result in [scan.launch(), reduce.launch()] {
+            assert_eq!(matches!(result, Err(Error::Fault(_))), fails, "{result:?}");
+        }
+        if !fails {
+            let sum = each * SUMMED as f32;
+            assert_eq!(scan.output().to_ndarray().unwrap()[SUMMED - 1], sum);
+            assert_eq!(reduce.output().to_ndarray().unwrap().into_scalar(), sum);
+        }
     }
 }

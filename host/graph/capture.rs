@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use cuda_sim::LaunchConfig;
 
 use super::arrays::{GraphArrays, HeldArrays, HeldBytes};
-use super::memory::{Block, GraphMemory};
+use super::memory::{Block, Contents, GraphMemory};
 use crate::backend::{Backend, FunctionInfo, KernelInfo, RawExec, RawFunction, RawGraph, RawNode, RawPlace};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -110,7 +110,7 @@ pub(super) struct Recording {
 pub(super) struct Resources {
     pub(super) uses: Vec<Use>,
     _kept: Vec<Keeper>,
-    _memory: Arc<GraphMemory>,
+    pub(super) memory: Arc<GraphMemory>,
 }
 
 /// Records what `work` does on the stream.
@@ -166,22 +166,18 @@ impl Capture {
         current.ok().flatten()
     }
 
-    /// Memory for an array or a launch of the graph.
+    /// Memory for an array of the graph.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Block> {
-        self.memory.allocate(bytes)
+        self.memory.allocate(bytes, Contents::Unspecified)
     }
 
-    /// `len` words of the graph's memory for one launch: all 0 ahead of it in every launch of the graph, or unspecified.
-    pub(crate) fn lease<W>(&self, len: usize, zeroed: bool) -> Result<Lease<'static, W>> {
+    /// `len` words of the graph's memory for one launch, with those contents in every launch of the graph.
+    pub(crate) fn lease<W>(&self, len: usize, contents: Contents) -> Result<Lease<'static, W>> {
         let bytes = len.saturating_mul(size_of::<W>());
         let block = match bytes {
             0 => None,
-            _ => Some(self.allocate(bytes)?),
+            _ => Some(self.memory.allocate(bytes, contents)?),
         };
-        if let Some(block) = block.as_ref().filter(|_| zeroed) {
-            // SAFETY: memory of the graph's, of that many bytes at least.
-            self.add(|backend, at| unsafe { backend.record_fill_zero(at, block.address(), bytes) })?;
-        }
         Ok(Lease::of_graph(self.stream.raw(), block, len))
     }
 
@@ -282,7 +278,7 @@ impl Capture {
             resources: Resources {
                 uses,
                 _kept: capture.kept.into_inner(),
-                _memory: capture.memory,
+                memory: capture.memory,
             },
         })
     }

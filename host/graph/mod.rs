@@ -15,7 +15,7 @@ use crate::stream::Stream;
 pub use arrays::{GraphArrays, HeldArrays};
 pub(crate) use capture::{Capture, Keeper, NO_RESULT, NOT_DONE, READ_ONCE};
 use capture::{Exec, Resources, record};
-pub(crate) use memory::{Block, GraphMemory};
+pub(crate) use memory::{Block, Contents, GraphMemory};
 
 /// Operations of a [`Stream`] that were recorded, to be done again and again: see [`Stream::capture`].
 ///
@@ -30,6 +30,9 @@ pub(crate) use memory::{Block, GraphMemory};
 pub struct Graph<A, O> {
     /// Dropped before all that it uses.
     exec: Option<Exec>,
+    /// How many launches may rely on the words that the one before has left, ahead of which they are set to 0 again; 0 where
+    /// a launch has failed, or there was none yet.
+    launches_left: u32,
     /// Whether an update has failed so that there is nothing to launch.
     broken: bool,
     output: O,
@@ -88,6 +91,7 @@ impl Stream {
         let (recording, output) = record("Stream::capture", self, &mut args, work)?;
         Ok(Graph {
             exec: recording.instantiate()?,
+            launches_left: 0,
             broken: false,
             output,
             args,
@@ -120,9 +124,14 @@ impl<A: GraphArrays, O: GraphArrays> Graph<A, O> {
             return Ok(());
         };
         self.prepare(|_| true)?;
+        let left = match std::mem::take(&mut self.launches_left) {
+            0 => self.resources.memory.reset_words()?,
+            left => left,
+        };
         // SAFETY: the backend's own stream. What the graph uses lives, is ordered on the stream, and is the graph's or
         // borrowed by it, as `record` and `check_args` have seen.
         unsafe { self.stream.backend().launch_graph(self.stream.raw(), exec.raw)? };
+        self.launches_left = left - 1;
         // Once more: of parts of an array, other threads may have prepared others since.
         self.prepare(|of| of.bytes.len() < of.buffer.bytes())
     }
@@ -192,6 +201,7 @@ impl<A: GraphArrays, O: GraphArrays> Graph<A, O> {
         self.broken = true;
         self.exec = recording.replace(self.exec.take())?;
         self.resources = recording.resources;
+        self.launches_left = 0;
         self.output = output;
         (self.broken, self.args_known) = (false, true);
         Ok(())
