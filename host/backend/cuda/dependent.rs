@@ -123,15 +123,21 @@ const DEPENDENT_EDGE: EdgeData = EdgeData {
 /// The kind of a node that is a kernel's (`CU_GRAPH_NODE_TYPE_KERNEL`).
 const KERNEL_NODE: c_int = 0;
 
-/// The driver's functions that older drivers do not have, by the CUDA version that brought them.
+/// `cuLaunchKernelEx`, since CUDA 11.8.
+type Launch = unsafe extern "C" fn(*const CuLaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void) -> Status;
+
+/// `cuGraphNodeGetType`, since CUDA 10.0.
+type NodeType = unsafe extern "C" fn(CUgraphNode, *mut c_int) -> Status;
+
+/// `cuGraphAddDependencies`, as it is since CUDA 12.3.
+type AddDependencies =
+    unsafe extern "C" fn(CUgraph, *const CUgraphNode, *const CUgraphNode, *const EdgeData, usize) -> Status;
+
+/// The driver's functions that not every driver has.
 struct Calls {
-    /// `cuLaunchKernelEx`, 11.8.
-    launch: unsafe extern "C" fn(*const CuLaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void) -> Status,
-    /// `cuGraphNodeGetType`, 10.0.
-    node_type: unsafe extern "C" fn(CUgraphNode, *mut c_int) -> Status,
-    /// `cuGraphAddDependencies`, as it is since 12.3.
-    add_dependencies:
-        unsafe extern "C" fn(CUgraph, *const CUgraphNode, *const CUgraphNode, *const EdgeData, usize) -> Status,
+    launch: Launch,
+    node_type: NodeType,
+    add_dependencies: AddDependencies,
 }
 
 fn calls() -> Option<&'static Calls> {
@@ -149,9 +155,9 @@ fn calls() -> Option<&'static Calls> {
         // SAFETY: the driver's functions of these names and versions, which have these types in cuda.h.
         Some(unsafe {
             Calls {
-                launch: mem::transmute::<*mut c_void, _>(launch),
-                node_type: mem::transmute::<*mut c_void, _>(node_type),
-                add_dependencies: mem::transmute::<*mut c_void, _>(add_dependencies),
+                launch: mem::transmute::<*mut c_void, Launch>(launch),
+                node_type: mem::transmute::<*mut c_void, NodeType>(node_type),
+                add_dependencies: mem::transmute::<*mut c_void, AddDependencies>(add_dependencies),
             }
         })
     });
