@@ -4,8 +4,8 @@
 use cuda_std::scalar::ScalarType;
 use kernels_gpu::function::{
     number_binary, number_bits, number_cast, number_clamp, number_compare, number_mul_add, number_narrow,
-    number_narrow_div, number_predicate, number_random, number_random_integer, number_random_normal, number_select,
-    number_unary,
+    number_narrow_div, number_predicate, number_random, number_random_integer, number_random_normal, number_rare,
+    number_select, number_unary,
 };
 use kernels_gpu::op;
 
@@ -146,6 +146,10 @@ pub(super) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFn
     macro_rules! floats {
         ($($variant:ident),*) => {
             match operator {
+                Unary::Sqrt if ty == ScalarType::F32 => Some(info!(number_rare<op::Sqrt>)),
+                Unary::Ln if ty == ScalarType::F32 => Some(info!(number_rare<op::Ln>)),
+                Unary::Sqrt => of_types!(ty; F64; number_unary Sqrt),
+                Unary::Ln => of_types!(ty; F64; number_unary Ln),
                 $(Unary::$variant => of_types!(ty; F32, F64; number_unary $variant),)*
                 Unary::IsNan => of_types!(ty; F32, F64; number_predicate IsNan),
                 Unary::IsFinite => of_types!(ty; F32, F64; number_predicate IsFinite),
@@ -165,14 +169,12 @@ pub(super) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFn
         };
     }
     floats!(
-        Sqrt,
         Rsqrt,
         Cbrt,
         Recip,
         Exp,
         Exp2,
         ExpM1,
-        Ln,
         Log2,
         Log10,
         Ln1p,

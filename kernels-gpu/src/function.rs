@@ -37,14 +37,22 @@ use crate::random::{NormalNumber, RandomBits};
     Op = [Relu];
     T = [bool, u8, u16, u32, u64],
     Op = [Not];
+    T = [f64],
+    Op = [Sqrt, Ln];
     T = [f32, f64],
     Op = [
-        Sqrt, Rsqrt, Cbrt, Recip, Exp, Exp2, ExpM1, Ln, Log2, Log10, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh,
+        Rsqrt, Cbrt, Recip, Exp, Exp2, ExpM1, Log2, Log10, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh,
         Sigmoid, Erf, Erfc, Floor, Ceil, Round, RoundTiesEven, Trunc, Signum, Gelu, GeluTanh, Silu,
     ],
 )]
 pub fn number_unary<T: Scalar, Op: UnaryOp<T>>(x: T) -> T {
     Op::apply(x)
+}
+
+/// `op(x)` of an `f32`, by a branch for rare arguments: the host's generator asks for it once for several numbers.
+#[device_fn(Op = [Sqrt, Ln])]
+pub fn number_rare<Op: RareOp>(x: f32) -> f32 {
+    Op::apply_rare(x)
 }
 
 /// `op(x)` of an `f16` as an `f32`, which is to be rounded to `f16`. [`Acos`], [`Tanh`] and [`Erf`] are those of `bf16` too.

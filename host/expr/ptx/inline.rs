@@ -33,10 +33,31 @@ pub(super) struct Inline<'a> {
     pub number: usize,
     /// How many of its statements lead to where its ways [meet](meeting).
     pub meeting: Option<usize>,
+    /// Where it goes another way for a [few](rare) numbers: then it is a function, too.
+    pub rare: Option<Rare>,
+    /// The name of that function.
+    pub name: String,
+}
+
+/// The statements of a body that leave out what is rare: those ahead of the branch, and those from there to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rare {
+    /// The branch.
+    branch: usize,
+    /// The label where the ways meet.
+    meeting: usize,
+    end: usize,
 }
 
 /// The label behind a copy.
-pub(super) const RETURN: &str = "$return";
+const RETURN: &str = "$return";
+
+/// The labels of calls for any numbers, and behind them.
+const ANY: &str = "$any";
+const USUAL: &str = "$usual";
+
+/// The labels of the kernel's own around copies.
+pub(super) const LABELS: [&str; 3] = [RETURN, ANY, USUAL];
 
 /// The copies whose ways go on together: what each has where they meet stays in registers until the others are there.
 const TOGETHER: usize = 4;
@@ -50,8 +71,10 @@ impl Callee<'_> {
 
     /// Applies the function to each of these lists of arguments; gives its results.
     ///
-    /// Where the ways through a function [meet](meeting), copies of it go there one after another, and on from there without
-    /// a branch between them, so that the processor has work that does not depend on one another.
+    /// Where a function goes another way for a [few](rare) numbers, one branch asks for all lists whether one of them is among
+    /// these: a branch for each would keep them apart, and take three instructions with it. Where the ways else
+    /// [meet](meeting), copies go there one after another, and on from there without a branch between them. Either way the
+    /// processor has work that does not depend on one another.
     pub(super) fn apply_each(&self, lists: &[Vec<Register>], writer: &mut Writer) -> Result<Vec<Register>, Malformed> {
         let inline = match self {
             Self::Inline(inline) => inline,
@@ -72,6 +95,13 @@ impl Callee<'_> {
         let mut results = Vec::with_capacity(lists.len());
         for lists in lists.chunks(together) {
             let copies: Vec<Copy<'_>> = lists.iter().map(|list| Copy::of(inline, list, writer)).collect();
+            if let Some(rare) = inline.rare
+                && copies.len() > 1
+            {
+                usual_or_any(&copies, rare, writer)?;
+                results.extend(copies.iter().map(|copy| copy.result));
+                continue;
+            }
             for copy in &copies {
                 copy.begin(writer)?;
             }
@@ -83,6 +113,34 @@ impl Callee<'_> {
         }
         Ok(results)
     }
+}
+
+/// Applies the copies without what is rare, unless a number wants that: then calls the function for one after another. The calls
+/// stand in the way of the others, who pass over them: a jump over whole copies takes the processor longer, since it fetches
+/// what is next in memory ahead.
+fn usual_or_any(copies: &[Copy<'_>], rare: Rare, writer: &mut Writer) -> Result<(), Malformed> {
+    let mut any = None;
+    for copy in copies {
+        let own = copy.asks(rare, writer)?;
+        any = Some(match any {
+            Some(any) => writer.new_predicate("or.pred", format_args!("{any}, {own}")),
+            None => own,
+        });
+    }
+    let number = writer.copy();
+    if let Some(any) = any {
+        writer.line(format_args!("@{any} bra {ANY}_{number}"));
+    }
+    for copy in copies {
+        copy.usual(rare, writer)?;
+    }
+    writer.line(format_args!("bra.uni {USUAL}_{number}"));
+    writer.mark(format_args!("{ANY}_{number}:"));
+    for copy in copies {
+        call(&copy.inline.name, &copy.arguments, copy.result, writer);
+    }
+    writer.mark(format_args!("{USUAL}_{number}:"));
+    Ok(())
 }
 
 /// Numbers as functions take them.
@@ -126,6 +184,23 @@ pub(super) fn meeting(statements: &[Statement<'_>]) -> Option<usize> {
     let is_one_way = !behind.iter().any(|statement| is_one_of(statement, &["bra", "brx"]));
     let is_only = !statements[end + 1..].iter().any(is_end);
     (is_unguarded && is_only && is_in_no_scope && is_one_way).then_some(label + 1)
+}
+
+/// Where a body goes another way for a few numbers: where its ways [meet](meeting), there is one way to there but for a branch,
+/// and what that leads to stands behind the end, where LLVM puts what it takes to be cold.
+pub(super) fn rare(statements: &[Statement<'_>]) -> Option<Rare> {
+    let meeting = meeting(statements)? - 1;
+    let is_jump = |statement: &Statement<'_>| is_one_of(statement, &["bra", "brx"]);
+    let branch = statements[..meeting].iter().position(is_jump)?;
+    let Statement::Instruction(jump) = &statements[branch] else {
+        return None;
+    };
+    let &[to] = &jump.operands[..] else { return None };
+    let end = statements.iter().position(|statement| is_one_of(statement, &["ret"]))?;
+    let is_behind = statements[end..].contains(&Statement::Label(to));
+    let mut others = statements[..meeting].iter().enumerate().filter(|(at, _)| *at != branch);
+    let is_one_way = others.all(|(_, statement)| !is_jump(statement) && !matches!(statement, Statement::Label(_)));
+    (!jump.guard.is_empty() && is_behind && is_one_way).then_some(Rare { branch, meeting, end })
 }
 
 /// Whether a statement is one of these instructions.
@@ -181,12 +256,49 @@ impl<'a> Copy<'a> {
         self.inline.meeting.unwrap_or_default()
     }
 
-    fn begin(&self, writer: &mut Writer) -> Result<(), Malformed> {
+    /// Whether the argument is a rare one.
+    fn asks(&self, rare: Rare, writer: &mut Writer) -> Result<Register, Malformed> {
+        let statements = &self.inline.body.statements;
+        let is_rare = writer.predicate();
+        writer.mark("\t{");
+        self.statements(&statements[..rare.branch], writer)?;
+        if let Statement::Instruction(branch) = &statements[rare.branch] {
+            let (opcode, predicate) = match branch.guard[..] {
+                ["@", "!", predicate] => ("not.pred", predicate),
+                [.., predicate] => ("mov.pred", predicate),
+                [] => return Err(self.unknown(branch)),
+            };
+            writer.line(format_args!("{opcode} {is_rare}, {predicate}"));
+        }
+        writer.mark("\t}");
+        Ok(is_rare)
+    }
+
+    /// What is done with an argument that is none of the rare ones.
+    fn usual(&self, rare: Rare, writer: &mut Writer) -> Result<(), Malformed> {
+        let statements = &self.inline.body.statements;
+        self.locals(writer);
+        writer.mark("\t{");
+        self.statements(&statements[..rare.branch], writer)?;
+        self.statements(&statements[rare.branch + 1..rare.meeting], writer)?;
+        self.statements(&statements[rare.meeting + 1..rare.end], writer)?;
+        writer.mark("\t}");
+        Ok(())
+    }
+
+    fn locals(&self, writer: &mut Writer) {
         for local in &self.inline.body.locals {
             writer.local(self.render(&local.declaration));
         }
+    }
+
+    fn begin(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        self.locals(writer);
         writer.mark("\t{");
-        let statements = &self.inline.body.statements[..self.ahead()];
+        self.statements(&self.inline.body.statements[..self.ahead()], writer)
+    }
+
+    fn statements(&self, statements: &[Statement<'a>], writer: &mut Writer) -> Result<(), Malformed> {
         statements
             .iter()
             .try_for_each(|statement| self.statement(statement, writer))
@@ -200,9 +312,7 @@ impl<'a> Copy<'a> {
             Some((Statement::Instruction(last), rest)) if root(last) == "ret" && last.guard.is_empty() => rest,
             _ => statements,
         };
-        for statement in &rest[self.ahead()..] {
-            self.statement(statement, writer)?;
-        }
+        self.statements(&rest[self.ahead()..], writer)?;
         writer.mark("\t}");
         if rest.iter().any(is_ret) {
             writer.mark(format_args!("{RETURN}_{}:", self.number));

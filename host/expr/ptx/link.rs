@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::addresses::addresses;
 use super::body::Body;
-use super::inline::{Callee, Inline, RETURN, meeting};
+use super::inline::{Callee, Inline, LABELS, meeting, rare};
 use super::module::{Item, Kind, Module};
 use super::writer::{REGISTERS, register_bits};
 use super::{Malformed, NAME};
@@ -150,25 +150,29 @@ impl<'a> Linker<'a> {
         check_interface(&body, info)?;
         let used = reach(module, root);
         let is_inlined = body.instructions() <= most_inlined && !used.contains(root.name);
+        let rare = if is_inlined { rare(&body.statements) } else { None };
         let mut kept = used;
-        if !is_inlined {
+        // What copies leave out is done by calls.
+        if !is_inlined || rare.is_some() {
             kept.insert(root.name);
         }
         let renamed = self.rename(number, module, root, &kept)?;
         for item in module.items.iter().filter(|item| kept.contains(item.name)) {
             self.emit(item, root, module, &renamed)?;
         }
+        let name = renamed.get(root.name).cloned().unwrap_or_else(|| root.name.to_owned());
         if is_inlined {
             let addresses = addresses(&body)?;
             return Ok(Callee::Inline(Box::new(Inline {
                 meeting: meeting(&body.statements),
+                rare,
+                name,
                 body,
                 addresses,
                 renamed,
                 number,
             })));
         }
-        let name = renamed.get(root.name).cloned().unwrap_or_else(|| root.name.to_owned());
         Ok(Callee::Call {
             name,
             result: body.result.1,
@@ -279,7 +283,7 @@ fn check_interface(body: &Body<'_>, info: &DeviceFnInfo) -> Result<(), Malformed
         return Err(Malformed(reason.to_owned()));
     }
     let register = body.register_names().find(|name| REGISTERS.contains(name));
-    let label = body.labels.get(RETURN).copied();
+    let label = LABELS.into_iter().find(|label| body.labels.contains(label));
     match register.or(label) {
         Some(name) => Err(Malformed(format!("`{name}` is a name of the kernel's"))),
         None => Ok(()),

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use super::arguments::Block;
 use super::body::bits_of;
 use super::halves::{BF16, Operation, word};
-use super::inline::{Callee, RETURN};
+use super::inline::{Callee, LABELS};
 use super::kernel::{Kernel, MOST_PARAMETERS, PARAMETER};
 use super::lexer::Token;
 use super::link::{LinkedTwice, MOST_INLINED, instructions, link_twice};
@@ -318,7 +318,7 @@ fn statements<'a>(mut rest: &'a [Token<'a>], text: &'a str) -> Result<Vec<Statem
         let is_label = first.is_name() && rest.get(1).is_some_and(|token| token.text == ":");
         let (len, statement) = match first.text {
             "{" | "}" => (1, Statement::Mark(first.text)),
-            _ if is_label && first.text.starts_with(RETURN) => {
+            _ if is_label && LABELS.iter().any(|label| first.text.starts_with(label)) => {
                 return Err(Malformed(format!("`{}` is a name of the program's", first.text)));
             }
             _ if is_label => (2, Statement::Mark(&text[first.start..=rest[1].start])),

@@ -28,11 +28,16 @@ fn body(text: &str) -> &str {
     entry.split_once("\n{\n").expect("a body").1
 }
 
-/// Every register of the kernel's own is written above the line that reads it, and by one line.
+/// Every register of the kernel's own is written above the line that reads it, and by one line, or by the two ways of copies
+/// of a function that has rare arguments: the calls write what the others wrote.
 fn check_registers(text: &str) {
     let mut written = HashSet::new();
+    let mut is_other_way = false;
     for line in body(text).lines().filter(|line| !line.trim_start().starts_with('.')) {
         let operands = line.trim_start();
+        if operands.starts_with("$any_") || operands.starts_with("$usual_") {
+            is_other_way = operands.starts_with("$any_");
+        }
         let (guard, operands) = match operands.starts_with('@') {
             true => operands.split_once(' ').expect("an instruction"),
             false => ("", operands),
@@ -50,7 +55,11 @@ fn check_registers(text: &str) {
             );
         }
         for register in registers(to) {
-            assert!(written.insert(register), "{register} is written twice: {line}\n{text}");
+            assert_eq!(
+                written.insert(register),
+                !is_other_way,
+                "{register} is written once too often, or on one way alone: {line}\n{text}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Operators that floats have: those of [`Float`], and the functions that networks put between products.
 
 use cuda_std::Float;
-use cuda_std::float::narrow;
+use cuda_std::float::{narrow, rare};
 use cuda_std::half::{bf16, f16};
 
 use super::{BinaryOp, UnaryOp};
@@ -30,6 +30,26 @@ macro_rules! float_ops {
 pub trait WideOp<T: Num> {
     /// The result for a `T` that was widened.
     fn apply_wide(x: T::Wide) -> T::Wide;
+}
+
+/// A function of `f32` that has a branch for its rare arguments: [`rare`]'s, with the results of [`UnaryOp`].
+pub trait RareOp {
+    /// The result.
+    fn apply_rare(x: f32) -> f32;
+}
+
+impl RareOp for Sqrt {
+    #[inline(always)]
+    fn apply_rare(x: f32) -> f32 {
+        rare::sqrt(x)
+    }
+}
+
+impl RareOp for Ln {
+    #[inline(always)]
+    fn apply_rare(x: f32) -> f32 {
+        rare::ln(x)
+    }
 }
 
 /// Functions that 16-bit floats have ways of their own for: those of [`narrow`]. The others are [`Float`]'s.

@@ -381,7 +381,7 @@ fn shifted(by: u64, number: u64) -> u64 {
 /// What an instruction computes of so many numbers.
 fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
     match (opcode, numbers) {
-        ("mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", 1) => |[a, ..]| a,
+        ("mov.pred" | "mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", 1) => |[a, ..]| a,
         ("mov.b64", 2) => |[low, high, _]| low | high << 32,
         ("mov.b32", 2) => |[low, high, _]| low | high << 16,
         ("cvt.u32.u64", 1) => |[a, ..]| low(a),
@@ -395,6 +395,8 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
         ("add.s64", 2) => |[a, b, _]| a.wrapping_add(b),
         ("sub.s32", 2) => |[a, b, _]| low(a.wrapping_sub(b)),
         ("and.b32" | "and.pred", 2) => |[a, b, _]| a & b,
+        ("or.pred", 2) => |[a, b, _]| a | b,
+        ("not.pred", 1) => |[a, ..]| a ^ 1,
         ("min.u32", 2) => |[a, b, _]| a.min(b),
         ("shr.u64", 2) => |[a, b, _]| a >> b,
         ("bfe.u32", 3) => |[a, from, bits]| low(a) >> from & ((1 << bits) - 1),

@@ -99,6 +99,7 @@ mod f32;
 mod f64;
 pub(crate) mod machine;
 pub mod narrow;
+pub mod rare;
 mod remainder;
 
 mod sealed {

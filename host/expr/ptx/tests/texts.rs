@@ -166,19 +166,56 @@ fn copies_by<'t>(text: &'t str, line: &str) -> Vec<&'t str> {
     lines.map(|rest| rest.trim_end_matches([';', ':'])).collect()
 }
 
+/// That function, whose rare way is not behind the end.
+fn with_way_ahead() -> String {
+    let text = with_rare_way("", "");
+    let (before, rest) = text.split_once("@%p1 bra $RARE;\n").expect("a branch");
+    let (usual, rest) = rest.split_once("$BACK:\n").expect("a label");
+    let (behind, rare) = rest.split_once("$RARE:\n").expect("a label");
+    let (rare, end) = rare.split_once("bra.uni $BACK;").expect("the way back");
+    format!("{before}@!%p1 bra $USUAL;\n{rare}bra.uni $BACK;\n$USUAL:\n{usual}$BACK:\n{behind}{end}")
+}
+
 #[test]
 fn elements_of_a_thread_meet_before_they_go_on() {
-    let text = of_vectors(&with_rare_way("", ""));
+    let text = of_vectors(&with_way_ahead());
     let (vectors, single) = text.split_once("$single:").expect("elements behind the vectors");
     let (ahead, behind) = vectors.split_once("mul.lo.s32 %r3").expect("what comes behind");
     let counts = |text: &str| ["add.s32 %r2", "$BACK_", "st.global"].map(|part| text.matches(part).count());
-    // Behind are the branches back, of what is rare.
-    assert_eq!(counts(ahead), [4, 4, 0], "{text}");
-    assert_eq!(counts(behind), [0, 4, 1], "{text}");
-    assert_eq!(copies_by(ahead, "$BACK_"), ["1", "2", "3", "4"], "{text}");
-    // Each in its scope, which the next ones are in.
-    assert_eq!(copies_by(behind, "$RARE_"), ["4", "3", "2", "1"], "{text}");
+    assert_eq!(counts(ahead), [4, 8, 0], "{text}");
+    assert_eq!(counts(behind), [0, 0, 1], "{text}");
+    assert_eq!(copies_by(ahead, "$USUAL_"), ["1", "2", "3", "4"], "{text}");
     assert_eq!(counts(single), [1, 2, 1], "{text}");
+}
+
+#[test]
+fn one_branch_asks_whether_any_element_of_a_thread_is_rare() {
+    for (guard, opcode) in [("@%p1 bra", "mov.pred"), ("@!%p1 bra", "not.pred")] {
+        let text = of_vectors(&with_rare_way("", "").replace("@%p1 bra", guard));
+        // Ahead is the function that is called.
+        let (functions, text) = text.split_once(".visible .entry").expect("an entry");
+        assert_eq!(functions.matches(".func").count(), 2, "{functions}");
+        let (vectors, single) = text.split_once("$single:").expect("elements behind the vectors");
+        let (asked, rest) = vectors.split_once(" bra $any_5;\n").expect("a branch");
+        let (usual, any) = rest.split_once("\tbra.uni $usual_5;\n$any_5:\n").expect("a way around");
+        let (any, behind) = any.split_once("$usual_5:\n").expect("the end of that");
+        let parts = [
+            "setp.gt.u32 %p1",
+            opcode,
+            "or.pred",
+            "add.s32 %r2",
+            "mul.lo.s32 %r3",
+            "call.uni",
+        ];
+        let counts = |text: &str| parts.map(|part| text.matches(part).count());
+        assert_eq!(counts(asked), [4, 4, 3, 0, 0, 0], "{text}");
+        assert_eq!(counts(usual), [4, 0, 0, 4, 4, 0], "{text}");
+        assert_eq!(counts(any), [0, 0, 0, 0, 0, 4], "{text}");
+        assert_eq!(any.matches("call.uni (retval0), f, (param0);").count(), 4, "{text}");
+        assert_eq!(counts(behind), [0; 6], "{text}");
+        // A single element has no others to wait for.
+        assert_eq!(counts(single), [1, 0, 0, 1, 1, 1], "{text}");
+    }
 }
 
 #[test]

@@ -100,6 +100,15 @@ pub fn ln(x: f32) -> f32 {
     fma(field, LN_2 * FIELD, of_mantissa(split.mantissa - 1.0))
 }
 
+/// ln x for positive normal x.
+#[inline(always)]
+pub fn ln_of_normal(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let field = exponent_field(x);
+    let f = f32::from_bits(bits.wrapping_sub(field)) - 1.0;
+    fma(field as i32 as f32, LN_2 * FIELD, of_mantissa(f))
+}
+
 /// whole + f c + small, where the rounding error of the first sum joins the small term: for x just above 4/3 `whole`
 /// and f c cancel in part.
 #[inline(always)]
