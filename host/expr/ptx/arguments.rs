@@ -5,7 +5,7 @@ use kernels_gpu::transpose::Extent;
 
 use super::{MOST, vector_len};
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
-use crate::expr::program::{Form, GROUP, Layout, Program, Reduce, WARP_LOG2};
+use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
 /// Threads of a block.
@@ -17,9 +17,9 @@ const SPREAD: usize = 4;
 /// The most threads that share neighbouring elements in turn where they are spread: a warp, as a power of two.
 pub(super) const LANES_LOG2: u32 = 5;
 
-/// The most vectors in a row of a tile, as a power of two. A warp has 8 rows of 64 bytes then, and along them 8 neighbours of
-/// a transposed input: of 32 bits, whole sectors of both.
-const TILE_VECTORS_LOG2: u32 = 2;
+/// The most vectors in a row of a tile, as a power of two. A warp has 4 rows of 128 bytes then, and the next one the other
+/// half of the sectors of a transposed input of 32 bits.
+const TILE_VECTORS_LOG2: u32 = 3;
 
 /// The most threads that share neighbours in a row of a tile, as a power of two: of 32 bits, a sector.
 const TILE_LANES_LOG2: u32 = 3;
@@ -27,6 +27,12 @@ const TILE_LANES_LOG2: u32 = 3;
 /// The most rows of a tile, as a power of two: of bytes, a sector. A block has at least one tile, so that what a warp leaves
 /// of sectors is read by its neighbours.
 const HEIGHT_LOG2: u32 = 5;
+
+/// And of one of vectors, which two blocks have.
+const VECTORS_HEIGHT_LOG2: u32 = 6;
+
+/// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
+const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 /// The values of a launch, in the order of the program.
 pub(in crate::expr) struct Arguments<'a> {
@@ -63,6 +69,23 @@ pub(super) fn is_flat(program: &Program) -> bool {
     program.axes == 1
 }
 
+/// Whether a thread may have two vectors, which are a block's threads apart: where a program computes much of one array. Both are
+/// loaded first, so that one is on its way while the other is computed, and there are half as many blocks to start.
+pub(super) fn is_paired(program: &Program) -> bool {
+    // The code is there twice, so calls are not too many either.
+    const LEAST: usize = 8;
+    const MOST: usize = 16;
+    let is_row = |input: &&Input| input.layout == Layout::Rows;
+    let is_call = |step: &&Step| matches!(step, Step::Call(..));
+    let calls = program.steps.iter().filter(is_call).count();
+    is_flat(program)
+        && program.aligned
+        && program.reduce.is_none()
+        && program.inputs.iter().filter(is_row).count() == 1
+        && vector_len(program) <= SPREAD
+        && (LEAST..=MOST).contains(&calls)
+}
+
 /// Elements that a thread has where they are spread.
 pub(super) fn spread_len(program: &Program) -> usize {
     vector_len(program).min(SPREAD)
@@ -80,7 +103,8 @@ pub(super) struct Block {
     pub columns: usize,
     /// Of a flat program the vectors, else the rows: u32.
     pub rows: usize,
-    /// The logarithm of the number of threads that share neighbouring elements, or have vectors of a tile's row: u32.
+    /// The logarithm of the number of threads that share neighbouring elements, or have vectors of a tile's row, or of the
+    /// vectors of a thread: u32.
     pub lanes_log2: usize,
     /// The logarithm of the number of a tile's rows: u32.
     pub height_log2: usize,
@@ -215,7 +239,18 @@ impl Shares {
             (false, false) => lanes(columns, len, LANES_LOG2),
         };
         let groups = (columns - rest).div_ceil(len << lanes_log2);
-        let height_log2 = if transposed { height(rows) } else { 0 };
+        let most = if aligned { VECTORS_HEIGHT_LOG2 } else { HEIGHT_LOG2 };
+        let height_log2 = if transposed { height(rows, most) } else { 0 };
+        if is_paired(program) && rest == 0 && groups >= LEAST_PAIRED {
+            return Self {
+                columns,
+                rows: groups,
+                lanes_log2: 1,
+                height_log2,
+                groups,
+                count: groups.div_ceil(2 * THREADS as usize) * THREADS as usize,
+            };
+        }
         Self {
             columns,
             rows: if flat && aligned { groups } else { rows },
@@ -278,9 +313,9 @@ fn lanes(columns: usize, len: usize, most: u32) -> u32 {
     (0..=most).rev().find(has_few_idle).unwrap_or(0)
 }
 
-/// The logarithm of the number of rows of a tile.
-fn height(rows: usize) -> u32 {
-    rows.next_power_of_two().trailing_zeros().min(HEIGHT_LOG2)
+/// The logarithm of the number of rows of a tile, at most `most`.
+fn height(rows: usize, most: u32) -> u32 {
+    rows.next_power_of_two().trailing_zeros().min(most)
 }
 
 /// The block of parameters.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel itself: which elements a thread has, and where they lie.
 
-use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, least_blocks, spread_len};
+use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, is_paired, least_blocks, spread_len};
 use super::halves::{BF16, Operation};
 use super::inline::Callee;
 use super::link::{Linked, link};
@@ -86,6 +86,9 @@ pub(super) struct Kernel<'a> {
 
 impl Kernel<'_> {
     fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        if is_paired(self.program) {
+            return self.flat_pairs(writer);
+        }
         let thread = thread(writer);
         match (is_flat(self.program), self.program.aligned) {
             (true, true) => self.flat_vectors(thread, writer),
@@ -141,6 +144,43 @@ impl Kernel<'_> {
         self.elements(row, &[self.vector(column)], writer)
     }
 
+    /// One or two vectors of a thread, and behind the last one elements, where it has one.
+    fn flat_pairs(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        let row = self.flat_row(writer);
+        let len = vector_len(self.program);
+        let vectors = self.word(self.block.rows, writer);
+        let log2 = self.word(self.block.lanes_log2, writer);
+        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let first = writer.new_word("shl.b32", format_args!("{block}, {log2}"));
+        let own = writer.new_word("mad.lo.s32", format_args!("{first}, {THREADS}, {thread}"));
+        let is_single = writer.new_predicate("setp.ge.u32", format_args!("{own}, {vectors}"));
+        writer.line(format_args!("@{is_single} bra $single"));
+        let other = writer.new_word("add.s32", format_args!("{own}, {THREADS}"));
+        let is_within = writer.new_predicate("setp.lt.u32", format_args!("{other}, {vectors}"));
+        let has_two = writer.new_predicate("setp.ne.u32", format_args!("{log2}, 0"));
+        let exists = writer.new_predicate("and.pred", format_args!("{is_within}, {has_two}"));
+        // Without another one its first again, whose elements are not computed.
+        let other = writer.new_word("selp.b32", format_args!("{other}, {own}, {exists}"));
+        let is_missing = writer.new_predicate("setp.eq.u32", format_args!("{other}, {own}"));
+        let needed = self.needed(self.program.outputs.iter().copied());
+        let new = || vec![Vec::new(); self.program.steps.len()];
+        let spans = [own, other].map(|vector| {
+            let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {len}"));
+            [self.vector(column)]
+        });
+        let both = [0, 1].map(|k| self.elements_of(&row, &spans[k]).load_wanted(&needed, &new(), writer));
+        for (k, loaded) in both.iter().enumerate() {
+            if k > 0 {
+                writer.line(format_args!("@{is_missing} ret"));
+            }
+            let (elements, mut values) = (self.elements_of(&row, &spans[k]), new());
+            elements.compute_loaded(&needed, loaded, &mut values, writer)?;
+            (0..self.program.outputs.len()).for_each(|output| elements.store(output, &values, writer));
+        }
+        writer.line("ret");
+        self.single(&row, own, vectors, writer)
+    }
+
     /// Vectors, and behind the last one elements.
     fn flat_vectors(&self, thread: Register, writer: &mut Writer) -> Result<(), Malformed> {
         let row = self.flat_row(writer);
@@ -150,11 +190,17 @@ impl Kernel<'_> {
         writer.line(format_args!("@{is_single} bra $single"));
         let column = writer.new_word("mul.lo.s32", format_args!("{thread}, {len}"));
         self.elements(&row, &[self.vector(column)], writer)?;
+        self.single(&row, thread, vectors, writer)
+    }
+
+    /// Where threads beyond the last vector go on: each has an element behind it, if there is one.
+    fn single(&self, row: &Row, thread: Register, vectors: Register, writer: &mut Writer) -> Result<(), Malformed> {
+        let len = vector_len(self.program);
         writer.mark("$single:");
         let column = writer.new_word("mad.lo.s32", format_args!("{vectors}, {}, {thread}", len - 1));
         self.return_beyond(column, self.block.columns, writer);
         self.elements(
-            &row,
+            row,
             &[Span {
                 column,
                 len: 1,

@@ -14,7 +14,8 @@
 //! How threads share the elements:
 //!
 //! * *Vectors*, where the program is aligned: a thread has [`vector_len`] neighbours, one access to each array. Of an array
-//!   with one axis, what is left behind the last vector is taken one by one, by threads of its own.
+//!   with one axis, what is left behind the last vector is taken one by one, by threads of its own. Where such a program has
+//!   much to compute, and its array is long and of whole vectors, a thread has two of them.
 //! * *Spread*, where it is not: a thread has up to 4 elements of a row, as far apart as there are threads beside it, so that
 //!   neighbouring threads access neighbouring elements. A thread that has fewer computes its first one again in their place,
 //!   which leaves no branches and no second copy of the code, and stores it once.

@@ -250,6 +250,21 @@ fn elements_of_views() {
     assert!(blocks > 10, "{blocks}");
 }
 
+/// Of a long array whose elements take many calls: whole vectors or not, blocks of which some threads have one, or none.
+#[test]
+fn two_vectors_of_a_thread() {
+    for len in [4, 800, 1023, 1028, 1030, 2048, 2052, 4096 + 1200, 5001] {
+        let blocks = twice(|stream| {
+            let x = numbers(stream, [1, 1, len])?;
+            let x = x.index_axis(Axis(0), 0)?.index_axis(Axis(0), 0)?.to_array()?;
+            let y = ((x.expr().sin() * 1.5 + 0.5).exp() - 1.0).abs();
+            ((y + 1.0).sqrt().ln() * 0.25 + &x).tanh().eval()?;
+            Ok(())
+        });
+        assert!(blocks > 1, "{blocks}");
+    }
+}
+
 /// Elements, beside arrays, and reductions in every form, of numbers that are read nowhere.
 pub(super) fn random_numbers(stream: &Stream) -> Result<()> {
     let mut random = Generator::new(7).with_sequence(3);
