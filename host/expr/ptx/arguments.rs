@@ -32,7 +32,7 @@ const HEIGHT_LOG2: u32 = 5;
 const VECTORS_HEIGHT_LOG2: u32 = 6;
 
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
-const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 20 };
+const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
 
 /// The values of a launch, in the order of the program.
 pub(in crate::expr) struct Arguments<'a> {
