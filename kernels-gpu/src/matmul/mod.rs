@@ -29,6 +29,7 @@ use crate::num::Num;
 ///
 /// A number is best written as such: the compiler looks at all 8 copies of what another expression counts, and nested ones
 /// multiply.
+#[cfg(target_arch = "nvptx64")]
 macro_rules! unroll {
     (2, $i:ident => $body:block) => {
         unroll!(@ 2, $i, $body, 0 1)
@@ -51,6 +52,27 @@ macro_rules! unroll {
             $body
         }
     )*};
+}
+
+/// On the simulated GPU a loop does: written out, nested ones were a quarter of all that is compiled for it.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! unroll {
+    (16, $i:ident => $body:block) => {
+        unroll!(@ 16, $i, $body)
+    };
+    ($count:expr, $i:ident => $body:block) => {{
+        let count: usize = $count;
+        debug_assert!(count <= 8, "on a GPU a block is repeated 8 times at most, and not {count}");
+        unroll!(@ count, $i, $body)
+    }};
+    (@ $count:expr, $i:ident, $body:block) => {{
+        let mut next: usize = 0;
+        while next < $count {
+            let $i = next;
+            next += 1;
+            $body
+        }
+    }};
 }
 
 pub(crate) use unroll;
