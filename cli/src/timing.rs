@@ -30,6 +30,16 @@ impl Timings {
         phase: &'static str,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
+        let mut work = Some(work);
+        self.time_once(phase, &mut || work.take().expect("a phase's work is done once")())
+    }
+
+    /// The same, compiled for each type of result, and not for each phase of each type of element.
+    fn time_once<R, E: From<warpsmith::Error>>(
+        &mut self,
+        phase: &'static str,
+        work: &mut dyn FnMut() -> Result<R, E>,
+    ) -> Result<R, E> {
         let start = self.stream.record()?;
         let result = work()?;
         self.end(phase, &start)?;
