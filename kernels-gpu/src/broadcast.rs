@@ -46,7 +46,7 @@ pub(crate) trait Body<const M: usize> {
 }
 
 /// Lets this thread treat its vector of the shape.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn run<const M: usize, B: Body<M>>(shape: &OutputAxes, strides: [&Strides; M], body: &B) {
     // A constant, so that the other lengths are not even compiled.
     match const { tile::vec_len(B::LARGEST) } {

@@ -27,7 +27,7 @@ const fn vec_len<T>() -> usize {
 /// Lets this block write its tile, of `V` vectors for each thread: elements `N v .. N v + N` are `vector(v)`, where `N` is
 /// what makes 16 bytes. The code is that of `U` vectors, which divides `V`: what takes a hundred instructions for each is
 /// done in turns, so that they stay in the instruction cache next to the scheduler.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn write<T: Pod, const N: usize, const V: usize, const U: usize>(
     out: SliceMut<'_, T>,
     vector: impl Fn(usize) -> [T; N],

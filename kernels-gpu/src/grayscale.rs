@@ -42,7 +42,7 @@ impl<T: Pixel, F: Fn([T; 3]) -> T, const C: usize> Body for Gray<'_, T, F, C> {
         self.pixels.is_vec_aligned::<N>() && self.gray.is_vec_aligned::<N>()
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY: pixels `i .. i + N` exist, by the caller's promise, and `i C` is a multiple of `N`.
         let loaded: [[T; N]; C] =

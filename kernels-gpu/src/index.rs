@@ -23,7 +23,7 @@ pub const TILE: usize = THREADS * ITEMS;
 const ITEMS: usize = 4;
 
 /// Quotient and remainder; 32-bit where that does.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn div_rem(a: u64, b: u64) -> (u64, u64) {
     if (a | b) >> 32 == 0 {
         let (a, b) = (a as u32, b as u32);
@@ -51,7 +51,7 @@ fn numbers() -> [u64; ITEMS] {
 ///
 /// If the index is not less than `n`, or the place not less than `len`: the only panic of these kernels, without the code
 /// that would put numbers into a message.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn place(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> usize {
     let (part, word) = div_rem(number, inner as u64);
     let (outer, which) = div_rem(part, indices.len() as u64);

@@ -62,7 +62,7 @@ pub(crate) fn sum<T: Narrow, const N: usize>(values: [T; N]) -> u64 {
 }
 
 /// The sum of all numbers of vectors, each in the words that it is loaded in.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn sum_of_vectors<T: Narrow, const N: usize, const U: usize>(vectors: [[T; N]; U]) -> u64 {
     const { assert!(has_room::<T>(N * U)) };
     let mut sum = 0;
@@ -86,7 +86,7 @@ pub(crate) fn sums_of_warp<T: Narrow, const U: usize>(values: [u64; U]) -> ([u64
 const VECTOR: usize = 16;
 
 /// The product of all numbers: as many at a time as 32 bits have room for, and those in 64 bits.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn product<T: Narrow, const N: usize>(values: [T; N]) -> u64 {
     let at_once = (32 / T::BITS) as usize;
     let mut product = 1u64;

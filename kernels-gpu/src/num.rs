@@ -216,7 +216,7 @@ macro_rules! integers {
 
             integers!(@sums $sums);
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn pow(self, exponent: Self) -> Self {
                 integers!(@reciprocal $abs, self, exponent);
                 let (mut power, mut square, mut rest) = (1 as Self, self, exponent);
@@ -484,7 +484,7 @@ impl ToOdd for f64 {
 macro_rules! integers_to_odd {
     ($($type:ident: $magnitude:ident, |$x:ident| $abs:expr, $negative:expr;)*) => {$(
         impl ToOdd for $type {
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn to_odd(self) -> f32 {
                 let $x = self;
                 let magnitude: $magnitude = $abs;
@@ -572,7 +572,7 @@ trait Modulo: Copy {
 macro_rules! modulo {
     ($($type:ident: $mantissa_bits:literal of $exponent_mask:literal, bias $bias:literal;)*) => {$(
         impl Modulo for $type {
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn modulo_2_64(self) -> u64 {
                 let bits = self.to_bits();
                 // The number is ± mantissa · 2^exponent. Subnormal ones are too small to matter, and the exponent that

@@ -47,7 +47,7 @@ impl<T: Num> Body for Select<'_, T> {
             && self.out.is_vec_aligned::<N>()
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of all four): the caller's promise for the shortest of the arrays.
         unsafe {

@@ -50,7 +50,7 @@ pub trait Body {
 }
 
 /// Lets this block treat its tile.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub fn for_tile<B: Body>(body: &B) {
     // A constant, so that the other lengths are not even compiled.
     match const { vec_len(B::LARGEST) } {
@@ -62,7 +62,7 @@ pub fn for_tile<B: Body>(body: &B) {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn for_tile_by<const N: usize>(body: &impl Body) {
     let tile = THREADS * N;
     let start = thread::block_idx_x() as usize * tile;

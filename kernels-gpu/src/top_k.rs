@@ -183,7 +183,7 @@ impl<R: Rank> Kept<R> {
     }
 
     /// Merges 32 ranks, in order. Those beyond the first 32 are kept with `both` only.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn merge(&mut self, mut others: R, both: bool) {
         let reversed = |ranks: R| warp::shuffle_xor(FULL_MASK, ranks, WARP_SIZE - 1);
         let greater = |a: R, b: R| if a.exceeds(b) { a } else { b };
@@ -224,7 +224,7 @@ fn in_order<R: Rank>(mut rank: R) -> R {
 }
 
 /// The ranks of a warp from the greatest.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn sorted<R: Rank>(mut rank: R) -> R {
     let lane = warp::lane_id();
     let mut size = hint::opaque(2);
@@ -241,7 +241,7 @@ fn sorted<R: Rank>(mut rank: R) -> R {
 
 /// The best ranks of the elements of `x` that are a warp's: batches from number `first` on, one in `step`. Places are counted from the
 /// first element.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn best<T: Ranked>(x: &[T], first: usize, step: usize, k: u32) -> Kept<T::Rank> {
     let none = T::Rank::NONE;
     let mut kept = Kept([none; 2]);
@@ -360,7 +360,7 @@ pub fn top_k<T: Ranked>(x: &[T], places: &[u64], parts: Parts, values: SliceMut<
 /// # Convergence
 ///
 /// All threads of the block call it.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn best_of_block<R: Rank>(mut kept: Kept<R>, both: bool) -> Kept<R> {
     const { assert!(size_of::<R>() <= size_of::<[u64; 2]>()) };
     let shared = shared_array![[u64; 2]; WARPS * MOST].cast::<R>();

@@ -161,7 +161,7 @@ struct Tile<'a, T, W> {
 
 impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     /// The tile of this block; `None` for a block too many.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new<const V: usize>(x: &'a [T], plan: &Tiles, out: SliceMut<'a, T>) -> Option<Self>
     where
         T: Packed<V, Word = W>,
@@ -219,7 +219,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     /// # Safety
     ///
     /// Every element of the tile is in bounds, and its rows start at multiples of `V` of an aligned input.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load_words<const V: usize>(&self)
     where
         T: Packed<V, Word = W>,
@@ -248,7 +248,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     /// # Safety
     ///
     /// The elements of the tile that exist are in bounds.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load_elements<const V: usize>(&self)
     where
         T: Packed<V, Word = W>,
@@ -286,7 +286,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     /// # Safety
     ///
     /// As [`load_words`](Self::load_words), of the output.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn store_words<const V: usize>(&self)
     where
         T: Packed<V, Word = W>,
@@ -312,7 +312,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     /// # Safety
     ///
     /// As [`load_elements`](Self::load_elements), of the output.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn store_elements<const V: usize>(&self)
     where
         T: Packed<V, Word = W>,
@@ -362,7 +362,7 @@ fn in_bounds(first: u64, rows: usize, stride: usize, columns: usize, len: usize)
 }
 
 /// Transposes this block's tile.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn block<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
     let Some(tile) = Tile::new::<V>(x, plan, out) else {
         return;
@@ -398,7 +398,7 @@ pub fn transpose_tiles<T: Cell>(x: &[T], plan: Tiles, out: SliceMut<'_, T>) {
 }
 
 /// Where iterations `indices` of the plan read and write.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn places(plan: &Strided, mut indices: [u32; ITEMS]) -> [Place; ITEMS] {
     let mut places = [Place {
         x: plan.x_first,

@@ -53,7 +53,7 @@ impl BiasPlan {
 
     /// The shape of what the kernel gives: parts, and the bias's problems and heads; lines of queries, or of each warp's queries; keys, or
     /// tiles of them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn sums(&self, shape: &AttentionShape) -> [u32; 5] {
         let ([over_queries, over_keys], [of_queries, of_keys]) = (self.is_over(shape), self.tiles(shape));
         let lines = if over_queries {
@@ -112,7 +112,7 @@ pub struct BiasTile {
 
 impl BiasTile {
     /// That of block `number`, if there is one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn of_block(number: u32, plan: &BiasPlan, shape: &AttentionShape) -> Option<Self> {
         if plan.blocks(shape).is_none_or(|blocks| number >= blocks) {
             return None;

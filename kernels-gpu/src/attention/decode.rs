@@ -135,7 +135,7 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
 }
 
 /// Whether operands and sequences are as the kernels want them, and the block is.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn fits_launch<T: Num>(
     shape: &AttentionShape,
     strides: &AttentionStrides,
@@ -224,7 +224,7 @@ impl Place {
     /// # Safety
     ///
     /// [`fits_sequences`](AttentionShape::fits_sequences).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn of_block(
         shape: &AttentionShape,
         sequences: &[u32],
@@ -429,7 +429,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 
     /// Stores a row of this part.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_part(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
         let lane = thread::thread_idx_x() as usize % 32;
         let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
@@ -446,7 +446,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 
     /// Stores a row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
         let lane = thread::thread_idx_x() as usize % 32;
         let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
@@ -461,7 +461,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 
     /// Whether all blocks that have these rows have stored their parts, now that this one has. For all threads of the block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn is_last(&self, plan: &DecodePlan, counters: SliceMut<'_, u32>) -> bool {
         thread::sync_threads();
         let count = || {
@@ -511,7 +511,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 
     /// Of a line each part from `first` on that is a multiple of `step` behind it, brought together.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn parts_of_warp(
         &self,
         (first, step): (usize, usize),
@@ -559,7 +559,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 
     /// Head and query of a row of the block: of the last one, where there are not as many.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn query(&self, row: u32) -> (u32, u32) {
         let row = self.place.row + row;
         let row = if row < self.place.rows {

@@ -83,7 +83,7 @@ pub enum Lines {
 
 impl Sequence {
     /// The same, which is the same in all lanes of a warp: so the compiler knows it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn uniform(self) -> Self {
         let of = |word: i32| warp::uniform(word as u32) as i32;
         Self {
@@ -125,7 +125,7 @@ impl Sequence {
 
     /// The queries that see one of a tile of so many keys, the first of which is `row`: from the first to before the second, which is no
     /// less. Keys behind those of the sequence are seen by none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn queries_of_tile(&self, row: u32, rows: u32) -> [u32; 2] {
         if row >= self.keys {
             return [0, 0];
@@ -152,7 +152,7 @@ pub struct Tile {
 
 impl AttentionShape {
     /// Whether no number that is computed from these wraps around, with tiles of so many queries.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn is_valid(&self, rows: u32) -> bool {
         let tiles = || {
             self.batch
@@ -173,7 +173,7 @@ impl AttentionShape {
     }
 
     /// All queries and keys of a head, as one sequence.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn whole(&self) -> Sequence {
         Sequence {
             first_query: 0,
@@ -204,7 +204,7 @@ impl AttentionShape {
     /// # Safety
     ///
     /// [`fits_sequences`](Self::fits_sequences).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn sequence(
         &self,
         sequences: &[u32],
@@ -251,7 +251,7 @@ impl AttentionShape {
     }
 
     /// The sequence of these queries and keys, from the first to before the second, whose last query and key are at the same position.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn part(&self, queries: [u32; 2], keys: [u32; 2]) -> Sequence {
         let len = |[first, end]: [u32; 2]| end.saturating_sub(first);
         let (queries_len, keys_len) = (len(queries), len(keys));
@@ -288,7 +288,7 @@ impl AttentionShape {
     }
 
     /// Tile `number` of those, if there is one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn tile(&self, number: u32, rows: u32) -> Option<Tile> {
         let (heads, blocks) = (self.batch * self.heads, self.blocks(self.queries, rows));
         if number >= heads * blocks {

@@ -153,7 +153,7 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
 }
 
 /// Whether the operands lie within arrays of these lengths.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) fn fits(shape: &AttentionShape, strides: &AttentionStrides, [q, k, v, out]: [usize; 4]) -> bool {
     let of = |x: u32| x as usize;
     let key_heads = of(shape.key_head(shape.heads));
@@ -184,7 +184,7 @@ impl KeptSequence {
     const WORDS: usize = 6;
 
     /// Keeps it in so many words, which nobody reads any more. For all threads of the block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(kept: Shared<u32>, sequence: Sequence) -> Self {
         let words = [
             sequence.first_query,
@@ -204,7 +204,7 @@ impl KeptSequence {
         Self(kept)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn get(&self) -> Sequence {
         // SAFETY: there are as many.
         let word = |i: usize| unsafe { self.0.get_unchecked(i) };
@@ -243,7 +243,7 @@ struct Rows<const C: usize> {
 
 impl<T: Num<Wide = f32>> Block<'_, T> {
     /// Goes over the keys that the block's queries see.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn rows<const C: usize>(&mut self) -> Rows<C> {
         let mut rows = Rows {
             max: [f32::NEG_INFINITY; LANE_ROWS],
@@ -276,7 +276,7 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
     }
 
     /// Takes the scores of keys that a query does not see for −∞.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn hide(&self, scores: &mut Scores, key: u32) {
         let sequence = self.sequence.get();
         let sees_all =
@@ -297,7 +297,7 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
     }
 
     /// Divides the sums, and stores them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const C: usize>(&self, rows: &Rows<C>, out: SliceMut<'_, T>, log_sums: SliceMut<'_, f32>) {
         let dim = self.shape.dim as usize;
         let head = (self.tile.batch * self.shape.heads + self.tile.head) as usize;
@@ -322,7 +322,7 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
 }
 
 /// Makes weights of the scores, and brings the sums to the new greatest scores.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn weigh<const C: usize>(scores: &mut Scores, rows: &mut Rows<C>) {
     unroll!(4, i => {
         let mut max = rows.max[i];

@@ -244,7 +244,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn new(
         [q, k, v]: [TensorMap<'a, T>; 3],
         bias: Bias<'a, T>,
@@ -317,7 +317,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     }
 
     /// The memory of a stage.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn stage(&self, ring: Ring, stage: u32) -> Shared<T> {
         let stage = stage as usize;
         let (at, bytes) = match ring {
@@ -334,7 +334,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     }
 
     /// The place in a bias's ring for the scores of the keys that are at this one in theirs: each tile of keys has one of each.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn place_of_bias(of_keys: Place) -> Place {
         match bias_stages(R) {
             STAGES => of_keys,

@@ -21,7 +21,7 @@ pub const CONSTANT: u32 = 4;
 ///
 /// A position before the first has wrapped around. It is at most `n` away from the nearest; beyond that the answer is
 /// some position of the `n`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub fn source(border: u32, i: usize, n: usize) -> Option<usize> {
     let before = (i as isize) < 0;
     let source = match border {
@@ -115,7 +115,7 @@ impl<'a, T: bytemuck::Pod, const C: usize> Row<'a, T, C> {
         value
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn outside(&self, element: usize) -> T {
         // Rounded down, for elements before the first too.
         let pixel = if (element as isize) < 0 {
@@ -149,7 +149,7 @@ impl<'a, T: bytemuck::Pod> Column<'a, T> {
     /// # Safety
     ///
     /// There are so many rows of `row_len` elements, and `j < row_len`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn new(elements: &'a [T], row_len: usize, height: usize, j: usize, border: u32, constant: T) -> Self {
         Self {
             elements,
@@ -162,7 +162,7 @@ impl<'a, T: bytemuck::Pod> Column<'a, T> {
     }
 
     /// The element of row `y`; a row above the first has wrapped around.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn get(&self, y: usize) -> T {
         let source = if y < self.height {
             Some(y)
@@ -181,7 +181,7 @@ impl<'a, T: bytemuck::Pod> Column<'a, T> {
     /// # Safety
     ///
     /// There is a row for each call.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn down(&self, y: usize) -> impl FnMut() -> T + use<'a, T> {
         let (elements, row_len) = (self.elements, self.row_len);
         let mut at = y * row_len + self.j;

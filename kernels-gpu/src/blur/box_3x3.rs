@@ -133,7 +133,7 @@ struct Strip<'a, const C: usize> {
 }
 
 /// [`Strip::edges`] of the strip at `x`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn edges<const C: usize>(x: usize, pitch: usize) -> u32 {
     let first = if x == 0 { (1 << C) - 1 } else { 0 };
     let last = pitch - C;
@@ -149,7 +149,7 @@ fn edges<const C: usize>(x: usize, pitch: usize) -> u32 {
 
 impl<const C: usize> Strip<'_, C> {
     /// Blurs rows `first .. end`. `ALIGNED`: every strip is, and none reaches beyond its row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn blur<const ALIGNED: bool>(&self, first: usize, end: usize) {
         // Kept as bytes, so that nothing waits for these two rows before the loads of the next are on their way.
         let mut above = self.row::<ALIGNED>(first.wrapping_sub(1));
@@ -209,7 +209,7 @@ impl<const C: usize> Strip<'_, C> {
     }
 
     /// Row `y`, which is [between](Self::is_between) others or aligned.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn inner_row<const ALIGNED: bool>(&self, y: usize) -> Row {
         if !ALIGNED {
             return self.shifted_row(y);
@@ -229,7 +229,7 @@ impl<const C: usize> Strip<'_, C> {
     }
 
     /// Row `y`, wherever it begins, [between](Self::is_between) others: from the aligned words around the strip.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn shifted_row(&self, y: usize) -> Row {
         // That of the row's beginning, which is the same for all strips and so takes no register of every thread.
         let shift = (self.pixels.as_ptr().addr() + y * self.pitch) % WORD;
@@ -260,7 +260,7 @@ impl<const C: usize> Strip<'_, C> {
     }
 
     /// Row `y`, one of the picture's, byte by byte.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn row_of_bytes(&self, y: usize) -> Row {
         let at = y * self.pitch + self.x;
         let left = self.left();
@@ -292,7 +292,7 @@ impl<const C: usize> Strip<'_, C> {
     }
 
     /// The means of the sums over `rows` rows.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn means(&self, rows: u32, sums: [Halves; WORDS]) -> [u32; WORDS] {
         let inner = cuda_std::array::map(sums, |sums| means(sums, 3 * rows));
         if self.edges == 0 {
@@ -328,7 +328,7 @@ impl<const C: usize> Strip<'_, C> {
 
     /// Sets the aligned strip of memory that begins in this one's row `y`, and what is before the row's first. All
     /// lanes of a warp call it together, for strips side by side.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_shifted(&self, y: usize, blurred: [u32; WORDS]) {
         let shift = (self.out.as_ptr().addr() + y * self.pitch).wrapping_neg() % STRIP;
         let at = y * self.pitch + self.x;
@@ -402,7 +402,7 @@ fn numbers(row: Row) -> Numbers {
 }
 
 /// What is one pixel to the left and to the right of the bytes of a word, which is the second of three.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn beside<const C: usize>([before, word, after]: [Halves; 3]) -> (Halves, Halves) {
     let ([before_even, before_odd], [even, odd], [after_even, after_odd]) = (before, word, after);
     // The upper number of one and the lower of the next.

@@ -98,7 +98,7 @@ pub fn box_rows<P: Sums, const C: usize>(
 /// # Safety
 ///
 /// `first` is a multiple of `C`, and `sums` has `start + end` elements.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn sum_strip<P: Sums, const C: usize>(
     row: &Row<'_, P::Pixel, C>,
     first: usize,
@@ -245,7 +245,7 @@ impl Window {
 }
 
 /// Sets the means of the windows around `rows`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn mean_strip<P: Sums>(
     column: &Column<'_, P::RowSum>,
     rows: core::ops::Range<usize>,

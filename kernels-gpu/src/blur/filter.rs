@@ -32,7 +32,7 @@ impl Sample for u16 {}
 
 impl Sample for u8 {
     /// By the bits of 2²³ + x, which take no conversion: there are few units for that.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn widen<const V: usize>(pixels: [u8; V]) -> [f32; V] {
         const MAGIC: f32 = 8_388_608.0;
         cuda_std::array::from_fn(|i| {
@@ -80,7 +80,7 @@ struct Strip<'a, T> {
 
 impl<T: Sample> Strip<'_, T> {
     /// The pixels of row `y`; a row above the first has wrapped around.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load<const V: usize>(&self, y: usize) -> Pixels<T, V> {
         let [height, width] = self.shape;
         let existing = if y < height {

@@ -56,7 +56,7 @@ const EDGE_OUTPUTS: usize = 2;
 /// Adds the products of the weights, in their order, to `sums`: to number `m` that of weight `k` and value `m + k`.
 /// `next` gives the values one after another; it is called `weights.len() + M − 1` times.
 // By constant indices once unrolled: an iterator over the arrays would keep them in local memory.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn convolve<const M: usize>(mut sums: [f32; M], weights: &[f32], mut next: impl FnMut() -> f32) -> [f32; M] {
     // SAFETY (of the calls): both loops stay below the number of weights.
     let weight = |k: usize| unsafe { *weights.get_unchecked(k) };
@@ -91,7 +91,7 @@ fn convolve<const M: usize>(mut sums: [f32; M], weights: &[f32], mut next: impl 
 }
 
 /// `sum`, of position `i` of `n`, divided by the sum of the weights that were for existing positions, in their order.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn renormalized(sum: f32, weights: &[f32], i: usize, n: usize) -> f32 {
     let radius = weights.len() / 2;
     let count = existing(i, radius, n);
@@ -156,7 +156,7 @@ pub fn gaussian_rows<T: Pixel, const C: usize>(
 }
 
 /// Stores the tile's sums, of pixels from `first` on, as elements of the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn store_row<T: Pixel, const C: usize>(
     row: &Row<'_, T, C>,
     first: usize,
@@ -209,7 +209,7 @@ fn store_row<T: Pixel, const C: usize>(
 /// # Convergence
 ///
 /// All threads of the block call it. Afterwards none reads the tile.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn row_sums<T: Pixel, const C: usize>(
     row: &Row<'_, T, C>,
     first: usize,
@@ -256,7 +256,7 @@ fn bring<T: Pixel, const C: usize>(row: &Row<'_, T, C>, start: usize, count: usi
 
 /// Sets the first `count` numbers of the tile, of which there are at most [`TILE`], to what `value` gives; a thread has
 /// `N` on their way at once.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn fill<T: Pixel, const N: usize>(count: usize, tile: Shared<f32>, value: impl Fn(usize) -> T) {
     const STEP: u32 = ROW_THREADS as u32;
     let count = count as u32;

@@ -80,7 +80,7 @@ const MINUS_INFINITY: u64 = 1 << 32;
 
 impl Extended {
     /// The sum of that one number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of(x: f64) -> Self {
         // 0 of what is finite, NaN of the rest.
         #[allow(clippy::eq_op)]
@@ -137,7 +137,7 @@ impl Running for Extended {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn scan<const C: usize>(self) -> Self {
         let mut infinities = self.infinities;
         // Nearly always there is none.
@@ -150,7 +150,7 @@ impl Running for Extended {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn shuffle(self, lane: u32) -> Self {
         Self {
             finite: warp::shuffle(FULL_MASK, self.finite, lane),
@@ -186,7 +186,7 @@ impl Divisor {
     ///
     /// The quotient in `f32` has four roundings, so it is wrong by about 4 · 2^−24 · 2^16 < 1, and its integer part by
     /// at most 1: an exact multiplication tells.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn rounded(self, sum: u64) -> u32 {
         // Sums of pixels are far from wrapping around; what else lies in the array may not be.
         let sum = sum.wrapping_add(self.count / 2);

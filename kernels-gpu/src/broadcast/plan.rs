@@ -126,7 +126,7 @@ impl OutputAxes {
     }
 
     /// The row of thread number `thread`, and its vector of `V` elements; `None` if there is none left.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn vector<const V: usize>(&self, thread: u32) -> Option<(u32, Vector<V>)> {
         let (row, number) = if self.lanes_log2 | self.height_log2 == 0 {
             self.tiles.div_rem(thread)
@@ -141,7 +141,7 @@ impl OutputAxes {
     }
 
     /// The row of thread number `thread`, and the number of its vector in the row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn place_in_tile(&self, thread: u32) -> (u32, u32) {
         let low = |x: u32, bits: u32| x & 1u32.wrapping_shl(bits).wrapping_sub(1);
         let above = thread.wrapping_shr(self.lanes_log2);
@@ -157,7 +157,7 @@ impl OutputAxes {
 
     /// Where operands have the elements of a row.
     // Arrays that are indexed with constants, once the loops are unrolled, stay in registers; iterators' do not always.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn places<const M: usize>(&self, strides: [&Strides; M], mut row: u32) -> [Row; M] {
         let plus = |at: u64, steps: u32, stride: u64| at.wrapping_add((steps as u64).wrapping_mul(stride));
         let mut first: [u64; M] = cuda_std::array::from_fn(|m| strides[m].start);

@@ -67,7 +67,7 @@ fn elements_of<T: Num, const V: usize>(words: [u32; 4]) -> [T; V] {
 impl<const V: usize> Vector<V> {
     /// Vector `number` of a row of `columns` elements, which begins at `row` in the output; `None` if it is beyond the
     /// row. Vectors begin at multiples of `V`, but a row of fewer elements is one vector.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(row: u64, columns: u32, number: u32) -> Option<Self> {
         let before = if columns < V as u32 { 0 } else { row as u32 % V as u32 };
         let column = number.wrapping_mul(V as u32).wrapping_sub(before) as i32;
@@ -94,7 +94,7 @@ impl<const V: usize> Vector<V> {
 
     /// The operand's elements, in one access where they are neighbours or one element; 0 beyond the row. A row that
     /// leaves the operand gives 0.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(crate) fn load<T: Num>(&self, x: Slice<'_, T>, row: Row) -> Loaded {
         if row.step == 1 && self.is_full() {
             let first = row.first.wrapping_add(self.column as u64);
@@ -131,7 +131,7 @@ impl<const V: usize> Vector<V> {
     }
 
     /// Sets the output's elements, those that are in the row; none if they are not in the output.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(crate) fn store<T: Num>(&self, out: SliceMut<'_, T>, results: [T; V]) {
         if self.is_full() && out.is_vec_aligned::<V>() && is_vector_of::<V>(self.i, out.len()) {
             // SAFETY: a vector of the output, which is aligned.

@@ -40,7 +40,7 @@ pub fn convolve_direct<T: Num<Wide: MulAdd>>(x: &[T], weights: &[T], out: SliceM
 }
 
 /// The sum that is that output of a place.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn sum<T: Num<Wide: MulAdd>>(
     x: &[T],
     weights: &[T],

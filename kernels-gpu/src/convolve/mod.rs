@@ -76,7 +76,7 @@ impl ConvolveShape {
     }
 
     /// Whether the operands lie within arrays of these lengths, and there is something to be summed.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fits(&self, x: usize, weights: usize, out: usize) -> bool {
         let of = |images: u32, [a, b, c]: [u32; 3], channels: usize| {
             [images as usize, a as usize, b as usize, c as usize, channels]
@@ -98,7 +98,7 @@ impl ConvolveShape {
     }
 
     /// Place number `number`, of those of all outputs.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(crate) fn place(&self, number: usize) -> Place {
         let mut place = Place {
             image: 0,
@@ -121,7 +121,7 @@ impl ConvolveShape {
     }
 
     /// The element of the input that a tap of a place has, in the first channel; `None` where the input has no such place.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(crate) fn source(&self, place: &Place, tap: [u32; 3]) -> Option<usize> {
         let mut at = place.image;
         unroll!(3, axis => {

@@ -49,7 +49,7 @@ macro_rules! sizes {
         impl Size<$type> for $size {
             const BLOCK_TILE: [usize; 2] = [SIDE * $tm, SIDE * $tn];
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn run(convolution: &Arguments<'_, $type>) {
                 const {
                     assert!(size_of::<$type>() * $v == 16);
@@ -111,7 +111,7 @@ struct Line<'a, T> {
 
 impl<'a, T: MulAdd> Line<'a, T> {
     /// The line of place number `number`, from `k` accesses on.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new<const V: usize>(x: &'a [T], shape: &'a ConvolveShape, number: usize, group: usize, k: u32) -> Self {
         let whole = |x: usize| x.is_multiple_of(V);
         let strides = shape.x[0] | shape.x[1] | shape.x[2] | shape.x[3];
@@ -134,7 +134,7 @@ impl<'a, T: MulAdd> Line<'a, T> {
     }
 
     /// Goes on along k.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn advance(&mut self, elements: u32) {
         self.channel += elements;
         while self.channel >= self.shape.channels {
@@ -152,7 +152,7 @@ impl<'a, T: MulAdd> Line<'a, T> {
     }
 
     /// The elements here: zeros where the input ends, and behind the last tap.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn access<const V: usize>(&self) -> [T; V] {
         let source = self.shape.source(&self.place, self.tap);
         match source.filter(|_| self.tap[0] < self.shape.window[0]) {
@@ -170,7 +170,7 @@ impl<'a, T: MulAdd> Line<'a, T> {
     }
 
     /// The thread's `N` elements of the next tile, of which `side` threads have the same line.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load<const V: usize, const N: usize>(&mut self, side: usize) -> [T; N] {
         let mut values = [T::ZERO; N];
         if self.wide {
@@ -192,7 +192,7 @@ impl<'a, T: MulAdd> Line<'a, T> {
 
     /// Puts what [`load`](Self::load) gave into the tile at element `at` of `tiles`, whose positions along k are `pitch` apart; the
     /// thread is number `number` of the `side` ones of its line.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const V: usize, const N: usize>(
         &self,
         tiles: Shared<T>,
@@ -222,7 +222,7 @@ impl<T: MulAdd> Arguments<'_, T> {
     ///
     /// `TM` × `TN`: the thread's tile; `WM` × `WN`: the block's; `BK`: the step along k; `V`: elements of 16 bytes; `F`: elements of a
     /// wide access to shared memory; `NA`, `NB`: elements of the tiles of `A` and `B` that a thread loads.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn run<
         const TM: usize,
         const TN: usize,
@@ -288,7 +288,7 @@ impl<T: MulAdd> Arguments<'_, T> {
     }
 
     /// Puts this thread's part into the output.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const TM: usize, const TN: usize, const F: usize>(
         &self,
         sums: &[[T; TN]; TM],

@@ -119,7 +119,7 @@ fn is_inside<T: Sample>(plan: &Plan, value: T) -> bool {
 }
 
 /// The element's position, and the bin that it suggests.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn guess<T: Sample>(plan: &Plan, value: T) -> (f32, u32) {
     let position = value.position(T::of_f64(plan.first), plan);
     // Both limits before the cast, which is then one instruction. Exact for as many bins as there may be.
@@ -144,7 +144,7 @@ pub(super) fn bin_at_position<T: Sample>(plan: &Plan, value: T) -> u32 {
 
 /// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of
 /// a bisection.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn exact_uniform<T: Sample>(plan: &Plan, value: T) -> Option<u32> {
     if !is_inside(plan, value) {
         return None;
@@ -193,7 +193,7 @@ impl<T: Sample, const CHANNELS: bool> Find<T> for EqualWidth<CHANNELS> {
 
 impl<T: Sample> Find<T> for Search {
     /// All elements of the vector go down the list together, so that as many loads are in flight.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
         // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
         // number of edges keep the larger one's length, so that one `left` does for all elements. In 32 bits, half the

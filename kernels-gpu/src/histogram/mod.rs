@@ -153,7 +153,7 @@ pub fn extent<T: Sample>(x: &[T], out: SliceMut<'_, u64>) {
 }
 
 /// The smallest and the largest element of this thread's share, which may be empty.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
     let tile = THREADS * U * N;
     let t = thread::thread_idx_x() as usize;
@@ -186,7 +186,7 @@ fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
 }
 
 /// Counts this block's share of the elements.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn count<T: Sample, F: Find<T>, const MODE: usize>(
     x: &[T],
     plan: &Plan,
@@ -249,7 +249,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
 
     /// Counts the block's tiles, and now and then adds the private counts to the global ones. Which way the loops go is
     /// the same for all threads of the block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn count<const N: usize, const U: usize>(&self, mut zeroing: Zeroing<'_, MODE>) {
         let tile = THREADS * U * N;
         let period = if MODE == CACHE {
@@ -316,7 +316,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     /// # Safety
     ///
     /// The elements are aligned for vectors of `N`, and all of the tile's exist.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load<const N: usize, const U: usize>(&self, start: usize) -> [[u32; 4]; U] {
         let t = thread::thread_idx_x() as usize;
         // The same places: the sum in this order takes fewer registers where a lane has counters of its own, and more
@@ -346,7 +346,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     ///
     /// The elements go by their place in the vectors first: where the number of channels divides the distance of two
     /// vectors, neighbours are then of one channel, and can be one run.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn vectors<const N: usize, const U: usize>(&self, loaded: [[T; N]; U], start: usize, channel: u32) {
         let t = thread::thread_idx_x() as usize;
         let at = |u: usize| start + (u * THREADS + t) * N;
@@ -366,7 +366,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     }
 
     /// A bit for each element that needs a second look: that of `place` for element `place / U` of vector `place % U`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn unsure<const N: usize, const U: usize>(found: &[[u32; N]; U]) -> u32 {
         // As a rule there is none, which is quickly known of all together.
         if found.as_flattened().iter().fold(0, |any, bin| any | bin) < UNSURE {
@@ -381,7 +381,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
 
     /// Counts what was found for vectors whose first elements are of these channels, as far as it says a bin; the last
     /// run is left to the caller.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add<const N: usize, const U: usize>(&self, found: [[u32; N]; U], mut channels: [u32; U]) -> Run<MODE> {
         let mut run = Run::new();
         for j in 0..N {
@@ -458,7 +458,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     }
 
     /// The bin of all channels' bins that a private counter is for.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bin_of_slot(&self, slot: u32) -> Option<u32> {
         if !Self::BY_VALUE {
             return Some(slot);

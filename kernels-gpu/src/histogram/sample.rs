@@ -78,7 +78,7 @@ macro_rules! integers {
                 (self.wrapping_sub(first) as $bits as u32) as f32 * plan.scale_f32 + plan.offset
             }
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N] {
                 if plan.factor == 0 {
                     return cuda_std::array::map(values, |value| bin_at_position(plan, value));

@@ -47,7 +47,7 @@ pub(super) struct Counters<'a, const MODE: usize> {
 }
 
 impl<'a, const MODE: usize> Counters<'a, MODE> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(plan: &Plan, out: SliceMut<'a, u64>) -> Self {
         let (private, tags, counts) = if MODE == CACHE {
             let tags = shared_array![u32; CACHE_LEN];
@@ -72,7 +72,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
     }
 
     /// Makes all private counts 0. The block's threads wait for one another before the next use.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn clear(&self) {
         let mut i = thread::thread_idx_x() as usize;
         if MODE == COLUMNS {
@@ -136,7 +136,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
     }
 
     /// Adds `count` to counter `slot`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn add(&self, slot: u32, count: u32) {
         if MODE == CACHE {
             // Fibonacci hashing: bins at any regular distance spread over the table.
@@ -187,7 +187,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
     }
 
     /// A pair of lanes adds up the columns of a counter.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn merge_columns(&self, target: impl Fn(u32) -> Option<u32>) {
         let (t, pairs) = (thread::thread_idx_x(), thread::block_dim_x() / 2);
         let mut first = 0;
@@ -212,7 +212,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
 
     /// The sum of the first or second 16 columns of a counter. Neighbours start at different columns, so that they are
     /// in different banks.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn half_row(&self, slot: u32, half: u32) -> u32 {
         let mut sum = 0;
         for k in 0..4 {
@@ -225,7 +225,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         sum
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn merge_copies(&self, target: impl Fn(u32) -> Option<u32>) {
         let mut slot = thread::thread_idx_x();
         while slot < self.counters {
@@ -241,7 +241,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
 
     /// The sum of the copies of a counter. Neighbouring threads start at different copies, so that they are in
     /// different banks.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn count(&self, slot: u32) -> u32 {
         let mut sum = 0;
         let mut copy = 0;
@@ -255,7 +255,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         sum
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn merge_cache(&self) {
         let mut entry = thread::thread_idx_x() as usize;
         while entry < CACHE_LEN {
@@ -282,7 +282,7 @@ impl<const MODE: usize> Run<MODE> {
     }
 
     /// The next element is of this counter.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn push(&mut self, counters: &Counters<'_, MODE>, slot: u32) {
         if MODE == COLUMNS {
             counters.add(slot, 1);

@@ -51,7 +51,7 @@ impl<'a, const MODE: usize> Zeroing<'a, MODE> {
     }
 
     /// Makes the counts 0 if the block started first.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn zero(&self, out: SliceMut<'_, u64>) {
         if MODE == CACHE || self.before.get(0) != 0 {
             return;

@@ -113,7 +113,7 @@ impl List {
     /// # Panics
     ///
     /// If an index is not less than `n`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn append(&self, indices: &[u64; ITEMS], left: usize, n: usize, first: usize, share: Share) -> u32 {
         let (mut ballots, mut count) = ([0u32; ITEMS], 0);
         unroll!(8, k => {
@@ -150,7 +150,7 @@ impl List {
     }
 
     /// Sorts so many entries, all that there are, by a bitonic network.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sort(&self, listed: u32) {
         let (thread, size) = (thread::thread_idx_x(), listed.next_power_of_two());
         // SAFETY (of all): below a power of two that is at most the capacity.
@@ -195,7 +195,7 @@ impl List {
     }
 
     /// The first entry from `at` on that begins a line, of so many sorted ones, or how many there are. For all lanes of a warp.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn next_line(&self, mut at: u32, listed: u32) -> u32 {
         loop {
             let own = at + thread::thread_idx_x() % 32;
@@ -218,7 +218,7 @@ fn number(k: usize) -> usize {
 }
 
 /// This lane's indices of the chunk from `first` on, 0 behind the last.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn load(indices: &[u64], first: usize) -> [u64; ITEMS] {
     cuda_std::array::from_fn(|k| {
         if number(k) < indices.len().saturating_sub(first) {
@@ -241,7 +241,7 @@ struct Columns {
 
 impl Columns {
     /// Those of a span, of arrays of (outer, `n`, `inner`) and (outer, `values`, `inner`) elements.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_span(span: usize, columns: usize, [n, values, inner]: [usize; 3]) -> Self {
         let mut of = Self {
             of_sums: [0; COLUMNS],
@@ -276,7 +276,7 @@ struct Team {
 
 impl Team {
     /// Adds the values of the team's part of a sorted list, which are numbered from `first` on: whole lines.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add<T: Pod + Add<Output = T>>(
         &self,
         list: &List,

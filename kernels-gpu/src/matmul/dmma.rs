@@ -265,7 +265,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn new(a: TensorMap<'a, f64>, b: TensorMap<'a, f64>, shape: DmmaShape) -> Self {
         let stages = cuda_std::shared::dynamic::<f64>().aligned::<1024>();
         let count = Self::STAGES as usize;
@@ -330,7 +330,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Has the stages filled, one after another. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce(&self) {
         self.a.prefetch();
         self.b.prefetch();
@@ -345,7 +345,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Has the tiles at `k` copied to the stage of a step, with which the other warps are done.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill(&self, step: u32, tile: Tile, k: u32) {
         let full = self.full(step);
         full.arrive_expect_tx(8 * (a_len(ROWS) + B_LEN) as u32);
@@ -417,7 +417,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// What the lane reads of the rows and columns of its warp, which are from these on.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn lane(&self, [row, column]: [u32; 2]) -> Lane {
         let lane = thread::thread_idx_x() % 32;
         let (i, k) = (lane / 4, lane % 4);
@@ -437,7 +437,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Adds the products of that many steps, one at least, to this lane's sums of a tile. They are from `step` on, which is then
     /// that of the next.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
         let leads = thread::thread_idx_x().is_multiple_of(32);
         self.wait(*step);
@@ -480,7 +480,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// Adds the products of eight elements of k, those of half `HALF` of a stage, and reads the fragments of the other half,
     /// which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
     /// multiplied, into their registers: of the last group those of this half, as they were not read before.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn half<const HALF: usize>(
         lane: &Lane,
         stage: Stage,
@@ -511,7 +511,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Elements `k` and `k + 4` of a row of group `j`, of a half of a stage.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn rows(lane: &Lane, stage: Stage, half: usize, j: usize) -> [f64; 2] {
         cuda_std::array::map([0, 1], |of| {
             let (from, further) = match A::ALONG_K {
@@ -524,7 +524,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Elements `k`, then `k + 4`, of two columns of group `i`, of a half of a stage.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn columns(lane: &Lane, stage: Stage, half: usize, i: usize) -> [f64; 4] {
         // SAFETY (of both): elements of the stage, which is full; the first of two is even.
         if B::ALONG_K {
@@ -549,7 +549,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Puts the lane's sums into `C`, of a warp's tile.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;

@@ -172,7 +172,7 @@ fn warp_number() -> usize {
 ///
 /// Element `first + i · strides[0]` is in `a` and `i · strides[1]` in `x` for each `i` of the range; if `V` is not 1,
 /// both strides are 1, both arrays are aligned to vectors of `V`, and `first` and `start` are multiples of it.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn share<T: Num<Wide: MulAdd>, const V: usize, const U: usize>(
     a: &[T],
     x: &[T],
@@ -255,7 +255,7 @@ pub fn gemv_columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
 
 /// [`gemv_columns()`] with `V` rows for each lane, of operands that lie within their arrays; `sums` has room for `V` sums of
 /// each thread.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
     sums: Shared<T::Wide>,
     a: &[T],
@@ -318,7 +318,7 @@ fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
 ///
 /// The operands lie within their arrays, as [`GemvShape::fits`] says; the rows are less than m; if `V` is not 1, they lie
 /// side by side, aligned as vectors of `V`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
     a: &[T],
     x: &[T],

@@ -68,7 +68,7 @@ pub(super) struct Table<'a> {
 impl Table<'_> {
     /// The problem that has tile `number`, and the tile in it, or nothing if there are not so many. For all lanes of a warp
     /// together.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn tile(&self, number: u32) -> Option<(Problem, Tile)> {
         // The votes tell the compiler that the warp goes one way.
         if warp::all(warp::FULL_MASK, number >= *self.starts.last()?) {

@@ -115,7 +115,7 @@ fn scaled<T: MulAdd>(alpha: T, sum: T, beta_and_old: Option<(T, T)>) -> T {
 }
 
 /// The least length of an array that a view of these lengths and strides lies in, if such an array can be.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn span<const N: usize>(lengths: [usize; N], strides: [usize; N]) -> Option<usize> {
     let mut last = 0usize;
     for axis in 0..N {

@@ -216,7 +216,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn new(a: TensorMap<'a, f32>, b: TensorMap<'a, f32>, shape: SimtShape) -> Self {
         let memory = cuda_std::shared::dynamic::<f32>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
@@ -261,7 +261,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     }
 
     /// Has the stages filled, one after another. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce(&self) {
         self.a.prefetch();
         self.b.prefetch();
@@ -279,7 +279,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     }
 
     /// Has the tiles at `k` copied to a stage, with which the other warps are done.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill(&self, stage: u32, tile: Tile, k: u32) {
         let full = self.full(stage);
         full.arrive_expect_tx(4 * (A_LEN + B_LEN) as u32);
@@ -355,7 +355,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     }
 
     /// The thread's elements of a stage, from its first row and its first column on.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn elements(&self, stage: usize, place: Place) -> Elements<A, C> {
         let line = if A::ALONG_K { tile_k(C) } else { 1 };
         let (a, b) = (place.row * line, place.column);

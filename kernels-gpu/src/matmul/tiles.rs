@@ -63,7 +63,7 @@ impl Tiles {
     }
 
     /// Where tile `number` lies. Numbers go down a group of rows before they go right.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn tile(&self, number: u32) -> Tile {
         let [rows, columns] = self.extents;
         // A division takes longer than all else here, and the first tile's loads wait for it.

@@ -314,7 +314,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
 ///
 /// The kernel's.
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: usize>(
     a: TensorMap<'_, T::Element>,
     b: TensorMap<'_, T::Element>,
@@ -413,7 +413,7 @@ impl<const R: usize> Place<R> {
     }
 
     /// So many places on, fewer than there are.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn after(self, places: u32) -> Self {
         let stage = self.stage + places;
         if stage >= stages(R) as u32 {
@@ -527,7 +527,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn new(a: TensorMap<'a, E>, b: TensorMap<'a, E>, c: TensorMapMut<'a, C>, shape: WgmmaShape) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.

@@ -112,7 +112,7 @@ impl Moments {
         deviations: 0.0,
     };
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of<T: Num>(x: T) -> Self {
         let mean = x.to_f64();
         Self {
@@ -126,7 +126,7 @@ impl Moments {
     }
 
     /// Those of `N` elements, which takes no division by a variable.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_all<T: Num, const N: usize>(values: [T; N]) -> Self {
         if !N.is_multiple_of(4) {
             return fold_pairwise(
@@ -144,7 +144,7 @@ impl Moments {
     }
 
     /// Those of four elements in two passes.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_four<T: Num>(values: [T; 4]) -> Self {
         let values: [f64; 4] = cuda_std::array::from_fn(|k| values[k].to_f64());
         let mean = fold_pairwise(values, |a, b| a + b) * 0.25;
@@ -158,7 +158,7 @@ impl Moments {
 
     /// Those of the elements of both (T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for
     /// computing sample variances", 1979).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn combine(a: Self, b: Self) -> Self {
         if b.count == 0.0 {
             return a;
@@ -224,7 +224,7 @@ variances! {
 }
 
 /// What a [`Variance`] is finished to.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn variance(acc: Moments, count: u64) -> f64 {
     // Opaque, so that nothing of it is computed ahead of the loops, and kept in registers that those need.
     let (low, high) = (hint::opaque(count as u32), hint::opaque((count >> 32) as u32));
@@ -344,7 +344,7 @@ impl<W: Ordered> Found<W> {
     ///
     /// One comparison and two selections for each number, and half a comparison for NaN, whose place is looked for
     /// only where there is one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn among<T: Ordered<Wide = W>, const N: usize, const U: usize>(
         vectors: &[[T; N]; U],
         precedes: impl Fn(W, W) -> bool,
@@ -371,7 +371,7 @@ impl<W: Ordered> Found<W> {
 }
 
 /// The number of the first NaN of vectors, one behind the other.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn first_nan<T: Ordered, const N: usize, const U: usize>(vectors: &[[T; N]; U]) -> u32 {
     let mut number = 0;
     for u in (0..U).rev() {
@@ -389,7 +389,7 @@ fn first_nan<T: Ordered, const N: usize, const U: usize>(vectors: &[[T; N]; U]) 
 
 /// The first of the lowest rank, and its number, where ranks have 16 bits: the number stands below the rank in a word,
 /// so that one minimum keeps both.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn first_by_word<T: Ordered, const N: usize, const U: usize>(
     vectors: &[[T; N]; U],
     rank: impl Fn(T) -> u64,
@@ -467,7 +467,7 @@ macro_rules! positions {
                 Ranked { rank, index }
             }
 
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Ranked {
                 // More than 32 numbers, unpacked, do not fit into the registers at once; of bytes, not even those of
                 // two vectors.

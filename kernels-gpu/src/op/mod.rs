@@ -139,7 +139,7 @@ pub(crate) fn lift<T: Copy, Op: ReduceOp<T> + ?Sized, const V: usize>(vector: [T
 }
 
 /// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
     before: Op::Acc,
     values: [Op::Acc; V],

@@ -50,7 +50,7 @@ trait Body {
 
 /// Lets this thread treat its vector of `T`s, if arrays of `input` and `output` elements are as large as the windows, and are
 /// aligned where that is asked.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn run<T>(windows: &Windows, lens: [usize; 2], is_aligned: bool, body: &impl Body) {
     let thread = thread::block_idx_x()
         .wrapping_mul(thread::block_dim_x())
@@ -109,7 +109,7 @@ unsafe fn store<T: Num, const N: usize>(out: SliceMut<'_, T>, number: u32, value
 /// # Safety
 ///
 /// As [`Body::vector`].
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn fold<T: Num, const N: usize>(
     x: &[T],
     windows: &Windows,
@@ -173,7 +173,7 @@ struct Mean<'a, T> {
 }
 
 impl<T: Num<Wide: Float>> Body for Mean<'_, T> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let count = wide_count::<T>(&self.windows, place.at);
         // SAFETY (of both): the caller's promise.
@@ -226,7 +226,7 @@ fn counts_more<W: Num>(next: W, before: W) -> bool {
 /// # Safety
 ///
 /// As [`Body::vector`], by windows.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn largest<T: Num, const N: usize>(x: &[T], windows: &Windows, place: &Place) -> [u32; N] {
     let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
     for_each(windows.elements(place.at), |element| {
@@ -244,7 +244,7 @@ unsafe fn largest<T: Num, const N: usize>(x: &[T], windows: &Windows, place: &Pl
 }
 
 impl<T: Num> Body for LargestGradient<'_, T> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
         // SAFETY (of all): the caller's promise, for a window and the elements up to the next.
@@ -319,7 +319,7 @@ struct FoundGradient<'a, T> {
 }
 
 impl<T: Num> Body for FoundGradient<'_, T> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
         let at = windows.input(place, place.at);
@@ -378,7 +378,7 @@ struct MeanGradient<'a, T> {
 }
 
 impl<T: Num<Wide: Float>> Body for MeanGradient<'_, T> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
         if windows.are_by_windows() {

@@ -214,7 +214,7 @@ impl Windows {
     }
 
     /// The vector of thread number `thread`; `None` if there is none left.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn place(&self, thread: u32) -> Option<Place> {
         if thread >= self.threads {
             return None;
@@ -275,7 +275,7 @@ impl Windows {
     }
 
     /// What the mean of a window divides by.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn count(&self, elements: [(u32, u32); AXES]) -> u32 {
         let mut count = 1u32;
         for k in 0..AXES {
@@ -290,7 +290,7 @@ impl Windows {
 }
 
 /// All places of these ranges, in C order.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) fn for_each(ranges: [(u32, u32); AXES], mut what: impl FnMut([u32; AXES])) {
     let [depth, height, width] = ranges;
     let mut z = depth.0;

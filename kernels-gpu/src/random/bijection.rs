@@ -57,7 +57,7 @@ impl Bijection {
     }
 
     /// The permutation of all numbers with the sum of the halves' bits.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn network(&self, i: u64) -> u64 {
         let [left_bits, right_bits] = self.bits;
         let (mut left, mut right) = ((i >> right_bits) as u32, i as u32 & (u32::MAX >> (32 - right_bits)));

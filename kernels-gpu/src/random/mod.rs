@@ -117,7 +117,7 @@ pub trait RandomInteger<const N: usize>: Pod {
 }
 
 impl RandomInteger<4> for u32 {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: u32, last: u32) -> [u32; 4] {
         // Not by `last`, with the word added: that is as many instructions again.
         let length = last.wrapping_add(1);
@@ -135,7 +135,7 @@ impl RandomInteger<4> for u32 {
 }
 
 impl RandomInteger<2> for u64 {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bounded([a, b, c, d]: [u32; 4], more: impl Fn() -> [u32; 4], low: u64, last: u64) -> [u64; 2] {
         let words = cuda_std::array::map([[a, b], [c, d]], |[low, high]| u64::from(low) | u64::from(high) << 32);
         let length = last.wrapping_add(1);

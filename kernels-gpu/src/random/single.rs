@@ -38,7 +38,7 @@ impl RandomBits for u32 {
         word(random.block(index / 4), index)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bounded(random: Philox4x32, index: u64, low: u32, last: u32) -> u32 {
         let block = random.block(index / 4);
         let upper = word(block, index);
@@ -63,7 +63,7 @@ impl RandomBits for u64 {
         u64::from(low) | u64::from(high) << 32
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bounded(random: Philox4x32, index: u64, low: u64, last: u64) -> u64 {
         let block = random.block(index / 2);
         let [c, d] = pair(block, index);

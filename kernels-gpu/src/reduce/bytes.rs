@@ -45,7 +45,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     /// # Convergence
     ///
     /// All threads of the block call it, once, where [`are_words`](Self::are_words).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn share_of_words(&self, at: Place) -> u32 {
         let halves = shared_array![u32; 2 * THREADS];
         let (t, width) = (thread::thread_idx_x() as usize, self.plan.width as usize);
@@ -70,7 +70,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// The sums of every fourth row and more, of four columns: of the first and third, and of the second and fourth.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn words(&self) -> [u32; 2] {
         let (mut sums, plan) = ([0; 2], &self.plan);
         let (t, words) = (thread::thread_idx_x(), Ord::max(plan.width / WORD as u32, 1));

@@ -33,7 +33,7 @@ pub(super) struct Place {
 
 impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     /// Combines a chunk of the block's columns, and all their chunks if this block is the last of them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(self) {
         let chunks = self.plan.chunks as u32;
         let (strip, part) = self.strip_and_part();
@@ -105,7 +105,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// Whether all blocks of these columns have left their values, now that this one has; asked once, by one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn is_last(&self, strip: usize) -> bool {
         if strip >= self.counters.len() {
             return false;
@@ -121,7 +121,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// This thread's share of its column, combined.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn share<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(&self, at: Place) -> A {
         let mut acc = Op::identity();
         let (height, step) = (self.plan.height as usize, self.plan.step);
@@ -159,7 +159,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     /// # Safety
     ///
     /// The column that begins at `base` has `end` rows, all within `x`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn rows<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(
         &self,
         mut acc: A,
@@ -190,7 +190,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// Combines the values of the threads of each column, as a tree; the threads with `ty` 0 receive the results.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fold_threads<Op: ReduceOp<T, Acc = A, Output = R>>(&self, at: Place, value: A) -> A {
         const { assert!(size_of::<A>() <= MAX_VALUE) };
         let storage = shared_array![[u64; MAX_VALUE / 8]; THREADS].cast::<A>();
@@ -214,7 +214,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// This thread's share of a group of the values of its column that are left: at most [`GROUP`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn group<Op: ReduceOp<T, Acc = A, Output = R>>(&self, at: Place, column: usize, group: usize, left: usize) -> A {
         let height = self.plan.height as usize;
         let mut acc = Op::identity();

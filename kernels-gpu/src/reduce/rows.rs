@@ -26,7 +26,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// # Safety
     ///
     /// `x` has `plan.length` elements for each element of `out`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
         unsafe {
@@ -50,7 +50,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// # Safety
     ///
     /// As [`combine`](Self::combine), and `N` is that of the plan.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn short<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         let (lanes, rows) = (self.plan.lanes(N), const { rows_in_flight::<T>(N) });
         let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
@@ -93,7 +93,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// # Safety
     ///
     /// As [`short`](Self::short), and there is a row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn short_rows<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const K: usize>(
         &self,
         first: usize,
@@ -160,7 +160,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// # Safety
     ///
     /// As [`combine`](Self::combine).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
         let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
@@ -260,7 +260,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     }
 
     /// Whether all blocks of the row have left their values, now that this one has; asked once, by the thread that did.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn is_last(&self, row: usize) -> bool {
         if row >= self.counters.len() {
             return false;
@@ -276,7 +276,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     }
 
     /// This thread's share of a group of the values that are left, which start at `first`: at most [`GROUP`].
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn group<Op: ReduceOp<T, Acc = A, Output = R>>(&self, first: usize, group: usize, left: usize) -> A {
         let mut i = group * GROUP * THREADS + thread::thread_idx_x() as usize;
         let end = Ord::min((group + 1) * GROUP * THREADS, left);
@@ -308,7 +308,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 /// # Safety
 ///
 /// `end` is at most the row's length.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize, end: usize) -> Op::Acc {
     let (tile, step) = (THREADS * UNROLL * N, THREADS * UNROLL / STEPS * N);
     let is_aligned = N > 1 && row.is_vec_aligned::<N>() && begin.is_multiple_of(N);
@@ -367,7 +367,7 @@ fn join<T, Op: ReduceOp<T>>(chains: [Op::Acc; CHAINS]) -> Op::Acc {
 /// # Safety
 ///
 /// The row is aligned, `i` is a multiple of `N`, and the vectors are within the row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
     mut chains: [Op::Acc; CHAINS],
     row: &[T],

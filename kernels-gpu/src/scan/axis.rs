@@ -61,7 +61,7 @@ fn by_vectors<T: Pod, Op: ReduceOp<T>, const V: usize>(
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     x: &[T],
     lines: Lines,

@@ -84,7 +84,7 @@ pub fn scan_tree<T: Pod, Op: ReduceOp<T>>(
     }
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn sweep_tile<T: Pod, Op: ReduceOp<T>, const V: usize>(
     x: &[T],
     phase: u32,
@@ -170,7 +170,7 @@ impl<A: Pod> Tree<A> {
     }
 
     /// Combines the leaves up to the root. Called by all threads of the block, `t` the number of each.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn up_sweep(self, t: usize, combine: impl Fn(A, A) -> A) {
         let mut distance = 1;
         while distance < LEAVES {
@@ -186,7 +186,7 @@ impl<A: Pod> Tree<A> {
 
     /// Hands what is at the root down to the leaves, each of which then has what stands before it. Called by all
     /// threads of the block, `t` the number of each.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn down_sweep(self, t: usize, combine: impl Fn(A, A) -> A) {
         let mut distance = LEAVES / 2;
         while distance > 0 {

@@ -156,7 +156,7 @@ impl Row {
     }
 
     /// What of the row lies among the `len` elements from `start`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn window(self, start: usize, len: usize) -> Window {
         let within = |i: usize| Ord::min(i.saturating_sub(start), len) as u32;
         let (lo, hi) = (within(self.lo), within(self.hi));
@@ -193,7 +193,7 @@ impl Window {
 
     /// The vector at `i` of the tile at `start`, of which any part may be outside of the row; so may the tile's start be
     /// before the input.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load<T: Pod, const V: usize>(self, x: &[T], start: usize, i: u32) -> [T; V] {
         if self.has_vector(i, V) {
             // SAFETY: aligned, and within the row, as just asked.
@@ -210,7 +210,7 @@ impl Window {
     }
 
     /// Sets the vector at `i` of the tile at `start`, or what of it is within the row.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<R: Pod, const V: usize>(self, out: SliceMut<'_, R>, start: usize, i: u32, results: [R; V]) {
         let at = start + i as usize;
         if self.has_vector(i, V) {
@@ -253,7 +253,7 @@ fn index_in_row(row: Row, start: usize, i: u32) -> u64 {
 
 /// The elements of this lane in the warp tile at `start`, lifted; the identity for those that are not the row's. The
 /// tile's first element, if it is the row's, is at `from` of the input.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     x: &[T],
     row: Row,

@@ -255,7 +255,7 @@ fn load<T: Half>(block: &Block<'_, T, ROWS>, of: usize, line: u32, column: u32) 
 }
 
 /// [`KEYS`] keys from one on: by group of 8, chunks of 32 elements.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
     let lane = thread::thread_idx_x() % 32;
     let mut keys = [[[0; 4]; 4]; 2];
@@ -271,7 +271,7 @@ fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) ->
 }
 
 /// Their values: by chunk of 64 elements, the lane's keys.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn load_values<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
     let lane = thread::thread_idx_x() % 32;
     let mut values = [[[0; 4]; 4]; 2];

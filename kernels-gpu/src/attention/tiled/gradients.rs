@@ -149,7 +149,7 @@ pub fn attention_gradients<const C: usize>(
 }
 
 /// Whether what [`fits`] was not asked for has these lengths, or more.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn fit(shape: &AttentionShape, strides_of_grad: [usize; 4], [grad, log_sums, deltas, dk, dv]: [usize; 5]) -> bool {
     let of = |x: u32| x as usize;
     let queries = [of(shape.batch), of(shape.heads), of(shape.queries), of(shape.dim)];
@@ -191,7 +191,7 @@ impl Part {
     /// # Safety
     ///
     /// [`fits_sequences`](AttentionShape::fits_sequences).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn of_block(shape: &AttentionShape, sequences: &[u32]) -> Option<(Self, Sequence)> {
         let key_heads = shape.key_head(shape.heads);
         let heads = shape.batch * key_heads;
@@ -359,7 +359,7 @@ impl Block<'_> {
     }
 
     /// What is known of a query of that head.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn query(&self, sequence: &Sequence, head: u32, query: u32) -> Query {
         if query >= sequence.queries {
             return Query::NONE;

@@ -40,7 +40,7 @@ pub(super) struct Operand<'a, T> {
 }
 
 impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(elements: &'a [T], strides: [usize; 4], [batch, head]: [u32; 2], dim: u32) -> Self {
         let whole = |x: usize| x.is_multiple_of(4);
         let [of_batch, of_head, line, along] = strides;
@@ -85,7 +85,7 @@ impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
     }
 
     /// Four neighbours of a line, from `at` on, which is a multiple of 4; zeros where there is none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load(&self, line: u32, at: u32) -> [f32; 4] {
         if line >= self.lines || at >= self.dim {
             return [0.0; 4];
@@ -126,7 +126,7 @@ impl<'a, T: Num<Wide = f32>> KeptOperand<'a, T> {
     const WIDE: u32 = 1 << 31;
 
     /// Keeps operands in [`WORDS`](Self::WORDS) words each, those of the present ones, which are all threads' then.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn keep<const N: usize>(words: Shared<u32>, operands: [Operand<'a, T>; N]) -> [Self; N] {
         let halves = |x: usize| [x as u32, (x as u64 >> 32) as u32];
         // Those before have been read.
@@ -151,7 +151,7 @@ impl<'a, T: Num<Wide = f32>> KeptOperand<'a, T> {
         })
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn get(&self) -> Operand<'a, T> {
         // SAFETY (of both): as in `keep`.
         let [a, b, c, d] = unsafe { self.words.get_vec_unchecked(self.at) };

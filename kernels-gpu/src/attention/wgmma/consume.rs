@@ -170,7 +170,7 @@ where
     }
 
     /// What is said of the queries in a stage: their tile, and its sequence; `None` behind the last tile.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn said(&self, stage: u32, consumer: u32) -> Option<(Sequence, Tile)> {
         let at = Self::place_of_said(stage, consumer);
         // SAFETY (of all): there are as many for each consumer in each stage.
@@ -449,7 +449,7 @@ fn have_read() {
 /// # Safety
 ///
 /// The line is in `out`, and lines begin at multiples of 16 bytes.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) unsafe fn store_line<T: Half, const R: usize>(
     values: &Accumulator<R>,
     half: usize,
@@ -473,7 +473,7 @@ pub(super) unsafe fn store_line<T: Half, const R: usize>(
 }
 
 /// Has four lanes exchange words: lane `i` of them gets word `i` of each, in their order.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn exchange(words: [u32; 4], lane: u32) -> [u32; 4] {
     // A matrix of 4 × 4 is transposed by 2 × 2 blocks of single words, then of pairs. What goes is chosen ahead of the shuffle: in two
     // branches there would be two of them.

@@ -284,7 +284,7 @@ pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bo
 /// # Safety
 ///
 /// The kernel's contract.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn begin(memory: Shared<u8>, at: usize, turns: &SliceMut<'_, u32>) -> u32 {
     // SAFETY (of all): the memory has room for them, and there is a counter; each phase gets as many arrivals.
     let word = unsafe { memory.subarray_unchecked(at + 8 * BARRIERS, 8) }.cast::<u32>();
@@ -328,7 +328,7 @@ struct Walk {
 
 impl Walk {
     /// Of a tile of keys, whose first one is the one in the sequence that is said.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new<const R: usize>(shape: &AttentionShape, tile: Tile, (sequence, row): (Sequence, u32)) -> Self {
         let (rows, queries) = (ROWS as u32, queries(R) as u32);
         let [first, end] = sequence.queries_of_tile(row, rows);
@@ -454,7 +454,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// The place in the bias's ring for a part of a tile of queries, which is at this one in theirs: each part has one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn place_of_bias(of_queries: Place, part: usize) -> Place {
         match parts(R) {
             1 => of_queries,

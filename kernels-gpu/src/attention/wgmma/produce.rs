@@ -9,7 +9,7 @@ use crate::attention::{Sequence, Tile};
 
 impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     /// Has the stages filled, tile by tile. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn produce(&self, counters: SliceMut<'_, u32>) {
         let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
         let mut number = thread::block_idx_x();
@@ -61,7 +61,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
 
     /// Waits until a consumer is done with a stage of its queries, and says what is to be there: the number of its next tile, and the sequence
     /// of that. The arrival at the barrier, which is still to come, hands it over.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn announce(&self, consumer: u32, place: Place, number: u32, of: Option<(&Sequence, Tile)>) {
         self.free(Ring::Queries(consumer), place.stage).wait(place.round ^ 1);
         let at = Self::place_of_said(place.stage, consumer);
@@ -79,7 +79,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Has the queries of a consumer copied.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_queries(&self, consumer: u32, place: Place, number: u32, (sequence, tile): (&Sequence, Tile)) {
         self.announce(consumer, place, number, Some((sequence, tile)));
         let row = sequence.first_query + tile.row + consumer * CONSUMER_ROWS as u32;
@@ -93,7 +93,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Has tile `number` of keys or values copied to the next stage of their ring, when the consumers are done with that.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill(&self, ring: Ring, place: &mut Place, (sequence, tile): (&Sequence, Tile), number: u32) {
         self.free(ring, place.stage).wait(place.round ^ 1);
         let full = self.full(ring, place.stage);
@@ -110,7 +110,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
     /// Has what is added to the scores of tile `number` of keys copied for each consumer, when it is done with what was there. `of_keys` is
     /// where these keys are in their ring.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_bias(&self, of_keys: Place, tile: Tile, number: u32) {
         if !self.has_bias() {
             return;

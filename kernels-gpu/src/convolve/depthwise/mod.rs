@@ -90,7 +90,7 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
     /// # Safety
     ///
     /// The operands lie within their arrays, and in vectors of `V` unless that is 1.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn run<const V: usize>(&self, vectors: u32) {
         let (shape, strips) = (&self.shape, &self.strips);
         let mut number = thread::index_1d();
@@ -111,7 +111,7 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
     /// # Safety
     ///
     /// As [`run`](Self::run), for a strip and outputs of the shape.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn sum<const V: usize>(&self, strip: &Strip, output: usize) {
         let shape = &self.shape;
         let channel = shape.channel_of(output);
@@ -155,7 +155,7 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
     /// # Safety
     ///
     /// As [`sum`](Self::sum), for a line and taps of the shape.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn add<const V: usize, const K: usize, const S: usize, const N: usize>(
         &self,
         sums: &mut [[T::Wide; V]; STRIP],

@@ -168,7 +168,7 @@ pub(super) struct Strip {
 
 impl Strip {
     /// Strip number `number` of the first image, and what is left of the number: strips below each other come one after another.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(shape: &ConvolveShape, number: u32) -> (Self, u32) {
         let (rest, b) = quotient(number, shape.output[1]);
         let (rest, strip) = quotient(rest, strips_of_line(shape.output[2]));
@@ -210,7 +210,7 @@ impl Strip {
     }
 
     /// What taps along the last axis read of a channel and those beside it, if the input has that line.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn line(&self, shape: &ConvolveShape, [a, b]: [u32; 2], channel: usize) -> Option<Line> {
         let along = |axis: usize, tap: u32| self.at[axis].wrapping_add(tap.wrapping_mul(shape.dilation[axis]));
         let (a, b) = (along(0, a), along(1, b));
@@ -243,7 +243,7 @@ impl Line {
     /// # Safety
     ///
     /// The line's places, with `V` channels each, lie in `x`, as vectors.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn load<T: Num, const V: usize, const N: usize>(
         &self,
         x: &[T],

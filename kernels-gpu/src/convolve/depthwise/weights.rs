@@ -86,7 +86,7 @@ struct Run {
 
 impl Run {
     /// Run number `number`, if there is.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(shape: &ConvolveShape, strips: &Strips, number: u32) -> Option<Self> {
         let together = strips.together(shape);
         let (line, run) = quotient(number, shape.window[2].div_ceil(together));
@@ -164,7 +164,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
     /// # Safety
     ///
     /// The operands lie within their arrays, and in vectors of `V` unless that is 1; a block has the plan's threads.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn run<const V: usize>(&self) {
         let (shape, plan) = (&self.shape, &self.plan);
         let (rest, lane) = quotient(thread::thread_idx_x(), plan.strips.lanes);
@@ -208,7 +208,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
     /// # Safety
     ///
     /// As [`run`](Self::run), for a strip, its line, taps, and outputs of the shape.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn add<const V: usize, const K: usize, const S: usize, const N: usize>(
         &self,
         sums: &mut Sums<T::Wide, V>,
@@ -244,7 +244,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
     }
 
     /// Adds up the sums of the block's threads, turn by turn, and writes them. For all threads of the block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const V: usize>(&self, sums: &Sums<T::Wide, V>, part: u32, turn: u32, of: Option<(Run, usize)>) {
         let (shape, plan) = (&self.shape, &self.plan);
         let (thread, team) = (

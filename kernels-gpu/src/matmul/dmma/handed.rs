@@ -25,7 +25,7 @@ impl Handed<'_> {
     }
 
     /// Leaves the sums for the next block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn leave<const ROWS: usize>(&self, warp: u32, sums: &Sums) {
         let block = thread::block_idx_x();
         let first = Self::place::<ROWS>(block, warp);
@@ -46,7 +46,7 @@ impl Handed<'_> {
 
     /// Takes the sums that the block before has left. That block began with them, and blocks begin in the order of their
     /// numbers, so that they come.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn take<const ROWS: usize>(&self, warp: u32, sums: &mut Sums) {
         let block = thread::block_idx_x() - 1;
         let flag = self.flag(block, warp);

@@ -34,7 +34,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Those of block `block` of `blocks`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(tiles: Tiles, shape: DmmaShape, [block, blocks]: [u32; 2]) -> Self {
         let DmmaShape { whole, share, k, .. } = shape;
         let steps = k.div_ceil(TILE_K as u32);
@@ -54,7 +54,7 @@ impl Parts {
 impl Iterator for Parts {
     type Item = Part;
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn next(&mut self) -> Option<Part> {
         let (number, from, to) = if self.number < self.whole {
             let number = self.number;

@@ -47,7 +47,7 @@ impl Activate for f32 {
 }
 
 impl Activate for f64 {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn activate<const N: usize>(activation: Activation, values: [f64; N]) -> [f64; N] {
         match activation {
             Activation::RELU => cuda_std::array::map(values, relu),
@@ -111,7 +111,7 @@ fn tanh_exponent(x: f32) -> f32 {
 
 /// `Φ(−a) = erfc(a / √2) / 2`, as `e^(−a²/2) t P(t)` with `t = 1 / (a + 3)`: the polynomial is fitted so that `a Φ(−a)` is off
 /// by 3 · 10⁻⁸ at most, and by 10⁻⁵ of it where that is less.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn normal_tail(a: f32) -> f32 {
     const HALF_LOG2_E: f32 = 0.5 * core::f32::consts::LOG2_E;
     let t = approximate::recip(a + 3.0);
@@ -136,7 +136,7 @@ fn double_logistic(y: f64) -> f64 {
 }
 
 /// `e^y` for `y ≤ 0`, off by 2 · 2⁻⁵³ of it at most; 0 where it would be subnormal.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn exp(y: f64) -> f64 {
     // The reciprocals of the factorials, from 13 down: what is left out is 4 · 10⁻¹⁸ at most.
     const COEFFICIENTS: [f64; 14] = [
@@ -181,7 +181,7 @@ fn polynomial<const N: usize>(coefficients: [f64; N], x: f64) -> f64 {
 /// `Φ(−a) = erfc(a / √2) / 2`, as `e^(−a²/2) P(t) / (a + 2)` with `t = (a − 5) / (a + 5)`, off by 8 · 2⁻⁵³ of it at most. The
 /// polynomial is the Chebyshev series of `Φ(−a) e^(a²/2) (a + 2)` in `t`, up to `t²³`: what is left out is 6 · 10⁻¹⁸ (M.
 /// Shepherd, J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in 0 ≤ x < ∞", 1981).
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn double_normal_tail(a: f64) -> f64 {
     const COEFFICIENTS: [f64; 24] = [
         -3.194_664_882_727_39e-10,

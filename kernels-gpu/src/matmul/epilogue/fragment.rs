@@ -25,7 +25,7 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     /// # Safety
     ///
     /// As of [`finish_fragment`](Self::finish_fragment), of the product.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn load_of_row(&self, product: u32, column: u32, n: u32) -> u32 {
         if !self.has_bias_row() {
             return 0;
@@ -138,7 +138,7 @@ const KEEPS_INSIDE: bool = cfg!(not(target_arch = "nvptx64"));
 ///
 /// The elements of the matrix, which has one, are in `elements`. Columns are side by side, pairs of them aligned as such, and
 /// if their number is odd, there is an element behind each row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn fragment<T: Num, const N: usize>(
     elements: Slice<'_, T>,
     strides: [usize; 3],
@@ -196,7 +196,7 @@ unsafe fn word<T: Num>(elements: Slice<'_, T>, at: usize) -> u32 {
 }
 
 /// The words of what is to be added to `N` sums, of a row's, of which each lane has one.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn spread<T: Num, const N: usize>(of_row: u32) -> [u32; N] {
     // Found anew for each box, as `lines`.
     let pair = hint::pinned(thread::thread_idx_x() % 4);

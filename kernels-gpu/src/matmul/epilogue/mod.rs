@@ -174,7 +174,7 @@ unsafe fn element<T: Num>(elements: Slice<'_, T>, at: usize) -> T {
 /// # Safety
 ///
 /// Those in front of it are in `elements`; the column is a multiple of `N`, which is a power of two.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) unsafe fn row<T: Num, const N: usize>(
     elements: Slice<'_, T>,
     strides: [usize; 3],
@@ -197,7 +197,7 @@ pub(super) unsafe fn row<T: Num, const N: usize>(
 /// # Safety
 ///
 /// As [`row`].
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) unsafe fn set_row<T: Num, const N: usize>(
     elements: SliceMut<'_, T>,
     strides: [usize; 3],
@@ -294,7 +294,7 @@ pub unsafe fn finish_sums_with<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T:
 /// # Safety
 ///
 /// The kernel's.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>, const WIDTH: usize>(
     sums: Slice<'_, T::Wide>,
     out: SliceMut<'_, T>,

@@ -66,7 +66,7 @@ impl<W: Activate> EpilogueOp<W> for Activation {
         self == Self::IDENTITY
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn apply_to<const N: usize>(
         self,
         mut values: [W; N],

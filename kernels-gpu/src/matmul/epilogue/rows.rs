@@ -43,7 +43,7 @@ impl EpiloguePlan {
     /// # Safety
     ///
     /// `partials` has a value of each of the rows for each [`PARTIAL`] columns, or part of as many.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn with_rows<T, Op: ReduceOp<T>>(
         self,
         rows: usize,
@@ -80,7 +80,7 @@ impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
         self.function.apply_to(sums, there, bias, residual)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn see_fragment<const N: usize>(self, results: [f32; N], [product, row, column]: [u32; 3], [m, n]: [u32; 2]) {
         // Boxes of half as many are of results of 32 bits, of which there are no such kernels: the code for them is never run.
         if 2 * N != PARTIAL {
@@ -118,7 +118,7 @@ impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
 
 /// The reduction of each row of `columns` elements, of the values that there are of its parts: `out` has one for each row, and
 /// `partials` those of all rows for the first [`PARTIAL`] columns, then for the next. A thread for each row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub fn combine_rows<T, Op: ReduceOp<T>>(partials: &[Op::Acc], columns: u64, out: SliceMut<'_, Op::Output>) {
     let (row, rows) = (thread::index_1d(), out.len());
     if row >= rows {

@@ -40,7 +40,7 @@ const fn step<L: Layout, const WIDTH: usize, const BK: usize, const N: usize>() 
 }
 
 /// Line and position along k of the first access of this thread in a tile.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn place<L: Layout, const WIDTH: usize, const BK: usize, const N: usize>() -> (u32, u32) {
     let t = thread::thread_idx_x();
     let n = N as u32;
@@ -56,7 +56,7 @@ fn place<L: Layout, const WIDTH: usize, const BK: usize, const N: usize>() -> (u
 impl Loader {
     /// The loader of the tiles that begin in line `first` of product `product`, in an operand of `lines` lines and `k`
     /// elements in each, with those strides (batch, lines, k).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn new<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize>(
         x: &[T],
         [batch, line, depth]: [usize; 3],
@@ -91,7 +91,7 @@ impl Loader {
 
     /// This thread's elements of the next tile, of whose `BK` positions along k the operand has `left`; zeros where the
     /// operand ends.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn load<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize, const N: usize>(
         &mut self,
         x: &[T],
@@ -117,7 +117,7 @@ impl Loader {
     }
 
     /// Access number `access`, at element `index`, which moves on to that of the next access.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn access<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize>(
         &self,
         x: &[T],
@@ -146,7 +146,7 @@ impl Loader {
 
     /// Puts what [`load`](Self::load) gave into the tile at element `at` of `tiles`, whose lines along the width are
     /// `pitch` elements apart, one for each position along k.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn store<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize, const N: usize>(
         &self,
         tiles: Shared<T>,

@@ -232,7 +232,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     /// `TM` × `TN`: the thread's tile; `WM` × `WN`: the block's; `BK`: the step along k; `V`: elements of 16 bytes;
     /// `F`: elements of a wide access to shared memory; `NA`, `NB`: elements of the tiles of `A` and `B` that a thread
     /// loads.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn run<
         A: Layout,
         B: Layout,
@@ -263,7 +263,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     }
 
     /// This thread's part of the block's tile of `A B`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums<
         A: Layout,
         B: Layout,
@@ -322,7 +322,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     }
 
     /// Puts this thread's part into `C`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const TM: usize, const TN: usize, const F: usize>(
         &self,
         sums: &[[T; TN]; TM],
@@ -383,7 +383,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
 }
 
 /// The tile of `C` that this block computes, of `rows` × `columns` tiles: down in groups of [`GROUP`] rows of tiles.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn tile_of_block(rows: u32, columns: u32) -> (u32, u32) {
     let block = thread::block_idx_x();
     // A grid has less than 2^31 blocks: where this saturates, there is one group.

@@ -57,7 +57,7 @@ pub fn step<T: MulAdd, const TM: usize, const TN: usize, const F: usize>(
 }
 
 /// This thread's `N` elements of a line of a tile, the first of which is element `at`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn fragment<T: MulAdd, const N: usize, const F: usize>(tiles: Shared<T>, at: usize) -> [T; N] {
     let mut values = [T::ZERO; N];
     unroll!(N / F, chunk => {

@@ -97,7 +97,7 @@ impl<T: Multiply<Narrow, Element = u8, Sum = f32>> Block<T, COLUMNS, Narrow> {
     /// # Safety
     ///
     /// The kernel's contract, for a block that there is.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn add(&self, part: &Sums<f32>, block: u32, scales: Scales<'_>, sums: &mut Sums<f32>) {
         unroll!(4, i => {
             let mut factors = [1.0; 2];

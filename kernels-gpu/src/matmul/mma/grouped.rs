@@ -53,7 +53,7 @@ pub unsafe fn gemm_mma_grouped<T: Input + Operand<Element = T> + Output>(problem
 
 impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// The block that computes a tile of a problem.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_problem(problem: Problem, tile: Tile) -> Self {
         let Problem { m, n, k, layout, .. } = problem;
         Self {

@@ -204,7 +204,7 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
 ///
 /// The kernel's.
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gemm_mma_with<
     T: Multiply<G>,
     C: Rounded<Wide = T::Sum>,
@@ -288,7 +288,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     const GROUPS: [usize; 2] = [Self::WARP[0] / 16, Self::WARP[1] / 16];
 
     /// That of this block's number.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(a: &[T::Element], b: &[T::Element], shape: MmaShape) -> Self {
         let group = group(size_of::<T::Element>());
         let tiles = Tiles::new(shape.batch, [shape.m, shape.n], [Self::ROWS, COLUMNS as u32], group);
@@ -315,7 +315,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn sums_as_they_lie(&self) -> Sums<T::Sum> {
         let along_k = (self.shape.a_along_m == 0, self.shape.b_along_n == 0);
         // SAFETY (of the five): the kernel's contract. Bytes lie along k.

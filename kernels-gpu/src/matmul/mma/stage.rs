@@ -12,7 +12,7 @@ use crate::matmul::unroll;
 
 /// Where the piece that number `piece` of row `row` is goes, among the pieces of the row: as far as another is from it, so
 /// far it goes in each eight rows, so that neither eight pieces of a row nor eight of a column are in a bank.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn swizzled<E>(along_k: bool, row: u32, piece: u32) -> u32 {
     piece
         ^ match (along_k, size_of::<E>()) {
@@ -61,7 +61,7 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     const UNIT: u32 = PIECE / size_of::<E>() as u32;
 
     /// Of lines from `line` on of the matrix at `matrix`, whose rows of pieces are `stride` elements apart.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(matrix: *const E, stride: usize, line: u32, of: Extent) -> Self {
         let across = Self::across(of);
         let (row, piece) = (thread::thread_idx_x() / across, thread::thread_idx_x() % across);
@@ -146,7 +146,7 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     ///
     /// The elements in bounds can be read, and all are in bounds, if that is said; the tile is in `memory`, and nobody
     /// accesses it until the copies are waited for.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn fill<const WHOLE: bool>(&self, memory: Shared<u8>, at: u32, k_left: u32) {
         unroll!(4, i => {
             if self.has(i) {
@@ -166,7 +166,7 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     /// # Safety
     ///
     /// As for [`fill`](Self::fill).
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn fill_by_loop(&self, memory: Shared<u8>, at: u32, k_left: u32) {
         let mut i = 0;
         while self.has(i) {
@@ -195,7 +195,7 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     /// # Safety
     ///
     /// The elements in bounds can be read; the pieces are whole, if that is said.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load<const WHOLE: bool>(&mut self, k_left: u32) {
         let bytes = if WHOLE { PIECE } else { self.bytes(k_left) };
         unroll!(4, i => {
@@ -215,7 +215,7 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     /// # Safety
     ///
     /// The tile is in `memory`, and nobody accesses it ahead of a barrier.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn put(&self, memory: Shared<u8>, at: u32) {
         unroll!(4, i => {
             if self.has(i) {
@@ -351,7 +351,7 @@ pub(super) struct Reads<E, const ALONG_K: bool, const A: bool> {
 
 impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
     /// Of the lines from `first` on, of a tile of so many.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(first: u32, lines: u32) -> Self {
         let lane = thread::thread_idx_x() % 32;
         let row = lines * size_of::<E>() as u32;
@@ -393,7 +393,7 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
     /// # Safety
     ///
     /// The tile is in `memory`, and nobody writes it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn group(&self, memory: Shared<u8>, tile: u32, half: usize, i: usize) -> [u32; 4] {
         // Elements of k of a half.
         let step = LINE / 2 / size_of::<E>() as u32 * self.row * half as u32;

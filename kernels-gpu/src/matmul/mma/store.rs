@@ -388,7 +388,7 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
     ///
     /// Product, row and column are in `c`, which has products of `m` rows and `n` columns; the column is a multiple of `N`,
     /// which is a power of two.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn finish<const N: usize, G: Generation>(&self, at: [usize; 3], sums: [C::Wide; N], [m, n]: [usize; 2]) {
         let strides = [m * n, n, 1];
         let mut old = [C::Wide::ZERO; N];

@@ -86,7 +86,7 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
 ///
 /// The kernel's.
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gemm_wgmma_across_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
@@ -227,7 +227,7 @@ where
     }
 
     /// Adds the other consumer's sums to those that this one stores.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn exchange_parts(&self, sums: &mut Accumulator<R>, group: u32) {
         // SAFETY: they are behind the boxes.
         let parts = unsafe {
@@ -295,7 +295,7 @@ where
     }
 
     /// Has what is added to each sum copied into the boxes, by the threads that have had these stored.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load_added(&self, group: u32, tile: Tile, from: TensorMap<'_, C>) {
         if !warp::elect() {
             return;
@@ -359,7 +359,7 @@ where
     }
 
     /// Has the boxes stored, by the warps in turn.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_boxes(&self, group: u32, tile: Tile) {
         tma::fence_async();
         meet(group);

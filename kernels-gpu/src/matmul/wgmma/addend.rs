@@ -63,7 +63,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     const PAIRS: u32 = size_of::<C>() as u32 / 2;
 
     /// Has the stages behind a tile's operands filled with the addend. For one thread of each producer.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn produce_addend<const OF_B: bool>(&self, tile: Tile, place: &mut Place<R>, addend: Addend<'_, C>) {
         let mut number = 0;
         while number < 2 * Self::PAIRS {

@@ -50,7 +50,7 @@ where
     }
 
     /// Adds the second consumer's sums to the first's.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add_parts(&self, sums: &mut Accumulator<R>, group: u32) {
         // The boxes of the second one's warps, which store none.
         let (at, bytes) = (Self::BOXES + 4 * boxes(R) * BOX_BYTES, 4 * boxes(R) * BOX_BYTES);

@@ -45,7 +45,7 @@ pub struct ConvolvePlaces {
 
 impl ConvolvePlaces {
     /// The first image and place of tile `number`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn tile(&self, number: u32) -> [u32; 4] {
         let mut at = [0; 4];
         let mut rest = number;
@@ -62,7 +62,7 @@ impl ConvolvePlaces {
     }
 
     /// The image and place of line `line` of the tile that begins there.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn line(&self, tile: [u32; 4], line: u32) -> [u32; 4] {
         let mut at = tile;
         let mut shift = 0;
@@ -114,7 +114,7 @@ where
     [f32; R]: Registers,
 {
     /// Has the stages filled, one after another. For the warps of the producers' warpgroup.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_places(&self, warp: u32, places: &ConvolvePlaces) {
         if warp >= produce::producers(R) || !warp::elect() {
             return;
@@ -127,7 +127,7 @@ where
     }
 
     /// Has what taps read, weights, or both copied. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_taps<const OF_X: bool, const OF_WEIGHTS: bool>(&self, places: &ConvolvePlaces) {
         let of_x = if OF_X { A_BYTES as u32 } else { 0 };
         let of_weights = if OF_WEIGHTS { b_bytes(R) as u32 } else { 0 };

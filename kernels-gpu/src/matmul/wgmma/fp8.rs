@@ -168,7 +168,7 @@ impl Scales<'_> {
     /// # Safety
     ///
     /// [`ScalePlan::fits`]; product and block are among them, the plan's extents have `m` rows.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn of_rows(&self, at: Tile, m: u32, block: usize) -> [f32; 2] {
         let [product, row, k] = self.plan.a;
         let of_row = |number: u32| match number < m {
@@ -189,7 +189,7 @@ impl Scales<'_> {
     /// # Safety
     ///
     /// As [`of_rows`](Self::of_rows); the tile's columns begin within those that there are.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(in crate::matmul) unsafe fn of_stage(&self, at: Tile, m: u32, block: usize) -> StageScales {
         let mut scales = StageScales::default();
         if self.plan.a_by_blocks != 0 {
@@ -257,7 +257,7 @@ impl Factors for Scales<'_> {
         self.plan.b_by_blocks == 0 && !self.b.is_empty() && self.plan.b[1] != 0
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn multiply<const N: usize>(
         self,
         mut sums: [f32; N],

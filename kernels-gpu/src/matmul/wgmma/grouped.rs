@@ -73,7 +73,7 @@ pub unsafe fn gemm_wgmma_grouped<T: Input + Operand<Element = T> + Output>(
 
 impl<T: Input + Operand<Element = T> + Output> Block<'_, T, T, REGISTERS> {
     /// Has the stages filled, one after another. For one warp.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_groups(&self, table: Table<'_>) {
         let mut place = Place::<REGISTERS>::FIRST;
         let mut number = thread::block_idx_x();
@@ -161,7 +161,7 @@ impl<T: Input + Operand<Element = T> + Output> Block<'_, T, T, REGISTERS> {
 /// # Safety
 ///
 /// `C` is where the problem says, at a multiple of 16 bytes, with rows of a multiple of 16 bytes, and so is the column.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn store_rows<T: Output>(problem: Problem, row: u32, column: u32, piece: impl Fn(u32) -> [T; 8]) {
     const { assert!(size_of::<[T; 8]>() == 16) };
     const PIECES: u32 = LINE as u32 / 16;

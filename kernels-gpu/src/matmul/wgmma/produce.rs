@@ -61,7 +61,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Has the tiles of `A`, of `B` or of both copied. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_tiles<const OF_A: bool, const OF_B: bool>(&self, addend: Option<Addend<'_, C>>) {
         let mut place = Place::<R>::FIRST;
         if size_of::<E>() == 1 {
@@ -79,7 +79,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Has all stages of a tile filled.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_tile<const OF_A: bool, const OF_B: bool>(
         &self,
         tile: Tile,
@@ -99,7 +99,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Has the tiles of `A`, of `B` or of both at `k` copied to a stage, with which the consumers are done.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn fill<const OF_A: bool, const OF_B: bool>(&self, stage: u32, tile: Tile, k: u32) {
         let of_a = if OF_A { self.rows() * LINE as u32 } else { 0 };
         let of_b = if OF_B { b_bytes(R) as u32 } else { 0 };
@@ -114,7 +114,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Has the tile of `A` at `k` copied to a stage.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_a(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = stage as usize * a_bytes(R);
         let (row, k, product) = (tile.row as i32, k as i32, (tile.product * self.shape.a_step) as i32);
@@ -133,7 +133,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// The same of `B`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = Self::B + stage as usize * b_bytes(R);
         let (column, k, product) = (tile.column as i32, k as i32, (tile.product * self.shape.b_step) as i32);

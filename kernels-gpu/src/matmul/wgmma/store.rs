@@ -30,7 +30,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     };
 
     /// The same, when the copy that read it last has done so.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
         if warp::elect() {
             match const { Self::LATER } {
@@ -45,7 +45,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Has box `number` of the tile's rows stored.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
@@ -61,7 +61,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     }
 
     /// Puts 16 rows × 32 numbers of 32 bits into a box.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn put<V: Pod>(to: Shared<V>, value: impl Fn(usize) -> V) {
         let lane = thread::thread_idx_x() % 32;
         unroll!(4, part => {
@@ -193,7 +193,7 @@ where
     }
 
     /// This thread's sums of a box.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
         let of = |number: usize| {
             let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };

@@ -120,7 +120,7 @@ where
 
     /// Stores the rows of the tile that are this warp's and its neighbour's, times `alpha`, in pieces of 32 × 32: as they are,
     /// or as columns.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn store_crosswise(&self, sums: &Accumulator<R>, alpha: f32, warp: u32, tile: Tile) {
         // Opaque, so that no place of a number stays in a register while others are multiplied.
         let thread = hint::opaque(thread::thread_idx_x());

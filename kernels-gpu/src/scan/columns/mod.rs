@@ -140,7 +140,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     }
 
     /// Scans the thread's column, from its first row to its last.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
         let (column, mut row, mut acc) = (thread::index_1d(), 0, Op::identity());
         while row + MANY_ROWS <= self.lines.n {
@@ -168,7 +168,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     }
 
     /// Scans the next tile.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn scan<Op: ReduceOp<T, Output = R>, const N: usize>(self, width: u32, state: SliceMut<'_, u64>) {
         let segments = Segments::<Op::Acc>::new(width);
         let rows = segments.count as usize * N;
@@ -249,7 +249,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     }
 
     /// The elements of the segment of a column, split, that begins in row `row`; none if they are not in the input.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn elements<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
         // Of a column or row that there is not, any number.
         let Lines { first, along, .. } = self.lines;
@@ -268,7 +268,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     }
 
     /// The results of that segment; none if they are not in the output.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn results<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
         let Lines { n, inner, .. } = self.lines;
         let first = outer.wrapping_mul(n).wrapping_add(row);
@@ -306,7 +306,7 @@ impl<A: Pod> Above<'_, A> {
     }
 
     /// What stands before tile `tile`, if that is known already.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn glance<T, Op: ReduceOp<T, Acc = A>>(self, tile: u32) -> Total<A> {
         if tile == 0 || self.column >= self.stride {
             return Total {
@@ -322,7 +322,7 @@ impl<A: Pod> Above<'_, A> {
 
     /// Publishes the total of tile `tile`, and finds what stands before it and is not in that total. Called by all
     /// threads of the block.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn look_back<T, Op: ReduceOp<T, Acc = A>>(self, segments: Segments<A>, tile: u32, total: Total<A>) -> A {
         let publishes = segments.number == 0 && self.column < self.stride;
         let own = tile as usize * self.stride + self.column;
@@ -352,7 +352,7 @@ impl<A: Pod> Above<'_, A> {
     }
 
     /// The state of tile `end - back`, once it is valid; above the first tile all is known, and nothing.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn wait<T, Op: ReduceOp<T, Acc = A>>(self, end: u32, back: u32) -> Total<A> {
         if end < back {
             return Total {

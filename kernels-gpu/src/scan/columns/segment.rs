@@ -42,7 +42,7 @@ impl<const N: usize> Segment<N> {
     }
 
     /// Writes the scan of that many elements to this segment of `out`, before which `before` stands; they and it combined.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn write<T: Pod, Op: ReduceOp<T>>(
         self,
         element: impl Fn(usize) -> T,
@@ -67,7 +67,7 @@ impl<const N: usize> Segment<N> {
 
     /// Calls `f` with the number and the place of each element, in their order; `stride` is the segment's own. Where
     /// there are `N`, no branch stands between them, so that what is loaded is in flight at once.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn for_each(self, stride: usize, mut f: impl FnMut(usize, usize)) {
         if self.len as usize == N {
             let mut at = self.first;
@@ -103,7 +103,7 @@ impl<T: Pod, const N: usize> Kept<T, N> {
         _ => 1,
     };
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(elements: [T; N]) -> Self {
         let mut words = [0; N];
         if Self::IN_A_WORD > 1 {

@@ -26,7 +26,7 @@ impl<A: Copy> Total<A> {
     }
 
     /// This one and what stands before it: nothing does before a prefix.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn after(self, before: Self, combine: impl Fn(A, A) -> A) -> Self {
         if self.flag == PREFIX {
             self
@@ -54,7 +54,7 @@ pub(super) struct Segments<A> {
 }
 
 impl<A: Pod> Segments<A> {
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn new(width: u32) -> Self {
         const { assert!(size_of::<A>() <= MAX_VALUE && align_of::<A>() <= 16) };
         let log2_width = width.trailing_zeros() & 31;
@@ -70,7 +70,7 @@ impl<A: Pod> Segments<A> {
 
     /// Scans the totals of the segments of each column: what stands before the thread's own, and all of them. Between
     /// two calls, all threads wait for one another.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn scan<T, Op: ReduceOp<T, Acc = A>>(self, own: Total<A>) -> Scanned<Total<A>> {
         let (width, lane) = (1u32 << self.log2_width, warp::lane_id());
         let up = |total: Total<A>, delta: u32| Total {

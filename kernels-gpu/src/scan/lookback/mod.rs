@@ -195,7 +195,7 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn tile<const V: usize, const U: usize>(&self, number: u32) -> Tile {
         let (row, in_row) = self.place(number);
         let mut row = Row::new::<T, R, V>(row as usize, self.n, self.x, self.out);
@@ -212,7 +212,7 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
 
     /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once;
     /// zeros for another tile.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load<const V: usize, const U: usize>(&self, number: u32) -> [Words; U] {
         let tile = self.tile::<V, U>(number);
         if !tile.window.whole {
@@ -234,7 +234,7 @@ struct Block<'a, T, Op: ReduceOp<T>, const V: usize, const U: usize> {
     exclusive: bool,
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     x: &[T],
     n: usize,
@@ -274,7 +274,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
 
 impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V, U> {
     /// Takes tiles until there are no more.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn run(mut self) {
         let is_tile = |number: u32| number < self.tiles.count;
         // Each block asks for its first tile, and for another one with each tile that it has. Told from the ticket, since
@@ -344,7 +344,7 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
     }
 
     /// What stands before each of this lane's vectors in its warp's part of a tile; tells the others the part's total.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn scan_warp(&self, side: usize, number: u32, loaded: [Words; U]) -> [Op::Acc; U] {
         let tile = self.tiles.tile::<V, U>(number);
         let totals = if tile.window.whole {

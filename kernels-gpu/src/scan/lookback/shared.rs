@@ -57,7 +57,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
     }
 
     /// Parks a tile: what stands before each vector, and the vectors, which are loaded if it is whole.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn set(self, slot: usize, tile: Tile, before: [A; U], loaded: [Words; U], x: &[T]) {
         for u in 0..U {
             // SAFETY: of a slot that there is.
@@ -110,7 +110,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
     }
 
     /// [`store`](Self::store) of a whole tile.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_whole<Op: ReduceOp<T, Acc = A>>(
         self,
         slot: usize,
@@ -139,7 +139,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
     }
 
     /// [`store`](Self::store) of a tile that is not whole, element by element.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_part<Op: ReduceOp<T, Acc = A>>(
         self,
         slot: usize,

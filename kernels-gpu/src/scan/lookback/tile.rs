@@ -38,7 +38,7 @@ impl Tile {
     }
 
     /// [`totals_whole`](Self::totals_whole) of another tile, whose elements are looked at one by one.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn totals_part<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(self, x: &[T]) -> [Op::Acc; U] {
         let mut totals = [Op::identity(); U];
         for u in 0..U {

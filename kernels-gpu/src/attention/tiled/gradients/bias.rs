@@ -113,7 +113,7 @@ pub fn attention_bias_gradient(
 }
 
 /// Sums what is to be summed of a tile, and stores it.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn store(mut sums: Scores, out: SliceMut<'_, f32>, shape: &AttentionShape, plan: &BiasPlan, place: &BiasTile) {
     let [over_queries, over_keys] = plan.is_over(shape);
     let [.., lines, columns] = cuda_std::array::map(plan.sums(shape), |n| n as usize);

@@ -14,7 +14,7 @@ use super::{ADDED, Block, COUNTERS, Half, Place, SUMMED, queries};
 
 impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     /// Adds what the block has of queries, in turn: of each tile that is in the adder's place. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn add(&self, adder: u32, sums: TensorMapMut<'_, f32>, turns: SliceMut<'_, u32>) {
         let (walk, lines) = (&self.walk, queries(R) as u32);
         let tiles = self.shape.blocks(self.shape.queries, lines);
@@ -31,7 +31,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Adds what the block has of the tile at a place of those it walks over, from a query on, in turn. It is one of all tiles of sums.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add_tile(&self, (place, line): (Place, u32), tile: u32, sums: TensorMapMut<'_, f32>, turns: &SliceMut<'_, u32>) {
         let (number, own) = (self.walk.turn(), self.sums());
         // SAFETY: there is a word for each tile.

@@ -135,7 +135,7 @@ struct Place {
 impl Place {
     const FIRST: Self = Self { number: 0, round: 0 };
 
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn next(self) -> Self {
         if self.number + 1 == PLACES as u32 {
             Self {
@@ -170,7 +170,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     /// # Safety
     ///
     /// The kernel's contract.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn make_barriers(&self) {
         if thread::thread_idx_x() == 0 {
             self.barrier(0).init(1);
@@ -237,7 +237,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     }
 
     /// What pair `number` of a problem and a head has there, if one of its queries sees one of its keys: the two, and the sequence.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn pair(&self, number: u32) -> Option<([u32; 2], Sequence)> {
         let ([batch, head], [row, key]) = (self.tile.pair(number), self.first());
         // SAFETY: the kernel's contract.
@@ -250,7 +250,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     }
 
     /// Has all copied. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce(&self) {
         let ([row, key], [batch, head]) = (self.first(), self.tile.first);
         let there = self.barrier(0);
@@ -435,7 +435,7 @@ fn sum_of_warp(sums: &mut Accumulator<PRODUCTS>) {
 /// # Safety
 ///
 /// The line is in `out`, which begins at a multiple of 8 bytes.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn store_line(
     sums: &Accumulator<PRODUCTS>,
     half: usize,

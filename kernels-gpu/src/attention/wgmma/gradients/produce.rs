@@ -11,7 +11,7 @@ use crate::matmul::unroll;
 
 impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     /// Has all tiles copied, and stores what is known of queries. For a warp.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn produce(&self) {
         let walk = &self.walk;
         let (leads, lane) = (thread::thread_idx_x() == 0, thread::thread_idx_x());
@@ -48,7 +48,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Has keys and values copied. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn copy_own(&self) {
         let (walk, there) = (&self.walk, self.barrier(THERE));
         there.arrive_expect_tx((2 * CONSUMERS * own_bytes(R)) as u32);
@@ -64,7 +64,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Has a tile of queries and their gradients copied to a stage that is free: those of a head from `line` on. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn copy_tile(&self, stage: u32, head: u32, line: u32) {
         let full = self.barrier(FULL + stage as usize);
         full.arrive_expect_tx(2 * TILE_BYTES as u32);
@@ -81,7 +81,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     }
 
     /// Has what is added to the scores of a tile copied, for both consumers, when they are done with what was there. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn copy_bias(&self, of_queries: Place, head: u32, line: u32) {
         unroll!(2, part => {
             if part < parts(R) {

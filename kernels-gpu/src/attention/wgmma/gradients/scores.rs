@@ -39,7 +39,7 @@ impl<'a> Known<'a> {
     }
 
     /// Of a query of a sequence; of one behind the last, as of one that sees no key.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn of(&self, [batch, head]: [u32; 2], sequence: &Sequence, query: u32) -> [f32; 2] {
         if query >= sequence.queries {
             return [f32::INFINITY, 0.0];

@@ -63,7 +63,7 @@ impl ConvolvePlaces {
     }
 
     /// The first image and place of the tile behind that which begins there.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn next(&self, mut tile: [u32; 4]) -> [u32; 4] {
         tile[3] += 1 << self.log_tile[3];
         unroll!(3, i => {
@@ -112,7 +112,7 @@ pub unsafe fn convolve_weights_wgmma<T: Input<Element = T> + Pod>(
 
 impl<T: Input<Element = T> + Pod> Block<'_, T, f32, REGISTERS> {
     /// Has the stages filled, one after another. For one thread.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_parts(&self, places: &ConvolvePlaces) {
         let mut place = Place::<REGISTERS>::FIRST;
         for tile in self.tiles_of_block() {
