@@ -374,6 +374,24 @@ pub fn nearest_tf32(x: f32) -> f32 {
     machine::nearest_tf32(x)
 }
 
+/// [`nearest_tf32`] of two numbers that are factors of the same sum, in three instructions. Where one of them is NaN, so is the
+/// sum, and both stay as they are; an infinity may get lowest bits, which the instruction ignores.
+///
+/// ```
+/// use cuda_std::mma::nearest_tf32_of_two;
+///
+/// let taken = |two: [f32; 2]| nearest_tf32_of_two(two).map(|x| f32::from_bits(x.to_bits() & !0x1fff));
+/// let step = 2f32.powi(-10);
+/// assert_eq!(taken([1.0 + 0.5 * step, f32::INFINITY]), [1.0 + step, f32::INFINITY]);
+/// assert_eq!(taken([1.0 + 0.4 * step, -1.0 - 0.6 * step]), [1.0, -1.0 - step]);
+/// let [nan, one] = taken([f32::from_bits(0x7fff_ffff), 1.0 + 0.6 * step]);
+/// assert!(nan.is_nan() && one == 1.0);
+/// ```
+#[inline(always)]
+pub fn nearest_tf32_of_two(two: [f32; 2]) -> [f32; 2] {
+    machine::nearest_tf32_of_two(two)
+}
+
 /// A · B + `c`, by one instruction.
 ///
 /// ```

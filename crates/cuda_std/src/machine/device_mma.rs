@@ -84,6 +84,25 @@ pub fn nearest_tf32(x: f32) -> f32 {
     f32::from_bits(bits)
 }
 
+/// One comparison for both, where LLVM makes two.
+#[inline(always)]
+pub fn nearest_tf32_of_two([x, y]: [f32; 2]) -> [f32; 2] {
+    let (mut x, mut y) = (x.to_bits(), y.to_bits());
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred p;",
+            "setp.num.f32 p, {0}, {1};",
+            "@p add.u32 {0}, {0}, 0x1000;",
+            "@p add.u32 {1}, {1}, 0x1000;",
+            "}}",
+            inout(reg32) x, inout(reg32) y, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    [x, y].map(f32::from_bits)
+}
+
 #[inline(always)]
 pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], c: [f64; 2]) -> [f64; 2] {
     let [mut d0, mut d1] = c;

@@ -145,6 +145,13 @@ pub fn nearest_tf32(x: f32) -> f32 {
     }
 }
 
+pub fn nearest_tf32_of_two(two: [f32; 2]) -> [f32; 2] {
+    match two.iter().any(|x| x.is_nan()) {
+        true => two,
+        false => two.map(|x| f32::from_bits(x.to_bits().wrapping_add(0x1000))),
+    }
+}
+
 #[track_caller]
 pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], mut c: [f64; 2]) -> [f64; 2] {
     count(Operands::F64, [8, 8, 4]);

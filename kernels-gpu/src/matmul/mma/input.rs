@@ -60,8 +60,20 @@ pub trait Multiply<G> {
     /// which waits for the one before.
     const STEPS: usize = 1;
 
-    /// A fragment of `A`, of the words that were read: of the first eight lines and of the others, in the first half of the
-    /// bytes along k, then in the second.
+    /// Words of a fragment of `A` as they were read, rounded to what the instruction takes.
+    #[inline(always)]
+    fn rounded_a(words: [u32; 4]) -> [u32; 4] {
+        words
+    }
+
+    /// The same of two fragments of `B`.
+    #[inline(always)]
+    fn rounded_b(words: [u32; 4]) -> [u32; 4] {
+        words
+    }
+
+    /// A fragment of `A`, of rounded words: of the first eight lines and of the others, in the first half of the bytes along k,
+    /// then in the second.
     fn a(words: [u32; 4]) -> Self::A;
 
     /// A fragment of `B`: in the first half of the bytes, and in the second.
@@ -82,20 +94,41 @@ impl Multiply<Ampere> for Tf32 {
     type A = [f32; 4];
     type B = [f32; 2];
 
+    /// Two numbers of a line at a time.
+    #[inline(always)]
+    fn rounded_a([low0, low1, high0, high1]: [u32; 4]) -> [u32; 4] {
+        let ([low0, high0], [low1, high1]) = (nearest([low0, high0]), nearest([low1, high1]));
+        [low0, low1, high0, high1]
+    }
+
+    /// Two numbers of a line at a time.
+    #[inline(always)]
+    fn rounded_b([low0, high0, low1, high1]: [u32; 4]) -> [u32; 4] {
+        let ([low0, high0], [low1, high1]) = (nearest([low0, high0]), nearest([low1, high1]));
+        [low0, high0, low1, high1]
+    }
+
     #[inline(always)]
     fn a(words: [u32; 4]) -> [f32; 4] {
-        cuda_std::array::map(words, |word| mma::nearest_tf32(f32::from_bits(word)))
+        cuda_std::array::map(words, f32::from_bits)
     }
 
     #[inline(always)]
     fn b(words: [u32; 2]) -> [f32; 2] {
-        cuda_std::array::map(words, |word| mma::nearest_tf32(f32::from_bits(word)))
+        cuda_std::array::map(words, f32::from_bits)
     }
 
     #[inline(always)]
     fn multiply(_: usize, a: [f32; 4], b: [f32; 2], sums: [f32; 4]) -> [f32; 4] {
         mma::<Tf32>(a, b, sums)
     }
+}
+
+/// The words of two numbers of the same line, rounded to TF32.
+#[inline(always)]
+fn nearest(two: [u32; 2]) -> [u32; 2] {
+    let rounded = mma::nearest_tf32_of_two(cuda_std::array::map(two, f32::from_bits));
+    cuda_std::array::map(rounded, f32::to_bits)
 }
 
 /// Numbers whose fragments are the words: how they are multiplied from a generation on.

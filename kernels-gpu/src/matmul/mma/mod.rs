@@ -17,8 +17,8 @@
 //! reads meet in a bank. Fragments want neighbours along k in a word. `ldmatrix` takes numbers of 16 bits out of rows along
 //! the lines as well, by transposing; TF32 has one number a word, which ordinary loads read there.
 //!
-//! TF32 is rounded to nearest when it has been read: the instruction truncates. What is out of bounds is copied as zeros and
-//! not written, so any shape is right.
+//! TF32 is rounded to nearest when it has been read, among the products of what was read half a stage earlier: the instruction
+//! truncates. What is out of bounds is copied as zeros and not written, so any shape is right.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / COLUMNS)`. The sums of a tile's element are in the
 //! order of k, in f32 with the tensor core's rounding: the error is at most `k u Σ|a||b|` with `u = 2⁻²³`, as for
@@ -430,6 +430,8 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             Self::multiply(&second, &mut sums);
             each(k, &mut sums);
             second = read(from, 1);
+            // Either half is rounded among the other one's products: ahead of its own, they would wait for that.
+            let first = Self::rounded(first);
             if Self::TURNS {
                 // The stage before the newest: the other half reads the next one behind this barrier.
                 async_copy::wait::<1>();
@@ -442,6 +444,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                 unsafe { copies.fill(memory, to) };
             }
             Self::multiply(&first, &mut sums);
+            second = Self::rounded(second);
             to = from;
             from = if from + Self::STAGE == Self::END {
                 0
@@ -483,6 +486,15 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     fn turn() {
         const { assert!(!Self::TURNS || Self::THREADS == TURNING) };
         thread::sync_threads_named::<1, TURNING>();
+    }
+
+    /// What was read, rounded.
+    #[inline(always)]
+    fn rounded(Fragments { a, b }: Fragments) -> Fragments {
+        Fragments {
+            a: cuda_std::array::map(a, T::rounded_a),
+            b: cuda_std::array::map(b, T::rounded_b),
+        }
     }
 
     /// Adds the products for 32 bytes of k.

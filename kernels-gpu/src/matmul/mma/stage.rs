@@ -341,8 +341,8 @@ fn low_bits<E: Pod>(element: E) -> u32 {
 
 /// Where a lane reads fragments of an operand in its tile: of `A` or of `B`.
 pub(super) struct Reads<E, const ALONG_K: bool, const A: bool> {
-    /// In bytes: along k, of either half of a stage's k; along the lines, of each group of 16, or of 8 of 32-bit elements, or of
-    /// either 8 of f64. The rest are constants.
+    /// In bytes: along k, of either half of a stage's k; along the lines, of each group of 16, or of 8 of 32-bit elements of `B`,
+    /// or of either 8 of f64. The rest are constants.
     at: [u32; 4],
     /// Bytes of an element of k, where the lines are along the rows.
     row: u32,
@@ -376,6 +376,10 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
                 let k = lane % 8 + 8 * bytes;
                 k * row + swizzled::<E>(false, k, (first + 16 * number) / 8 + lines) * PIECE
             }
+            (false, 4) if A => {
+                let (k, line) = (lane % 4, lane / 4 * 2);
+                k * row + swizzled::<E>(false, k, (first + 16 * number + line) / 4) * PIECE + line % 4 * 4
+            }
             (false, _) => {
                 let (k, line) = (lane % 4, lane / 4);
                 k * row + swizzled::<E>(false, k, (first + 8 * number + line) / 4) * PIECE + line % 4 * 4
@@ -388,7 +392,9 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
         }
     }
 
-    /// The words of group `i`, in a half of a stage's k, of the tile at byte `tile`.
+    /// The words of group `i`, in a half of a stage's k, of the tile at byte `tile`. Where numbers of 32 bits of `A` lie along the
+    /// lines, a lane has two neighbours for a line of the first eight and one of the others: lines `2 i` and `2 i + 1` are
+    /// the instruction's rows `i` and `i + 8`.
     ///
     /// # Safety
     ///
@@ -413,6 +419,15 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
             }
             (true, _) => unsafe { matrix::ldmatrix_x4(memory, tile + self.at[half] + 16 * LINE * i as u32) },
             (false, 2) => unsafe { matrix::ldmatrix_x4_trans(memory, tile + self.at[i] + step) },
+            (false, _) if A => {
+                let pair = |k: u32| {
+                    let at = self.at[i] + step + k * self.row;
+                    unsafe { memory.subarray_unchecked((tile + at) as usize, 8) }.cast::<u32>()
+                };
+                let pair = |k| unsafe { pair(k).get_vec_unchecked::<2>(0) };
+                let ([a, b], [c, d]) = (pair(0), pair(4));
+                [a, b, c, d]
+            }
             (false, _) => {
                 let word = |lines: usize, k: u32| {
                     let number = 2 * i + lines;
@@ -420,10 +435,7 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
                     unsafe { memory.subarray_unchecked((tile + at) as usize, 4) }.cast::<u32>()
                 };
                 let word = |lines, k| unsafe { word(lines, k).get_unchecked(0) };
-                match A {
-                    true => [word(0, 0), word(1, 0), word(0, 4), word(1, 4)],
-                    false => [word(0, 0), word(0, 4), word(1, 0), word(1, 4)],
-                }
+                [word(0, 0), word(0, 4), word(1, 0), word(1, 4)]
             }
         }
     }

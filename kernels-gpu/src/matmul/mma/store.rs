@@ -173,10 +173,15 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn put(&self, memory: Shared<T::Sum>, sums: &Sums<T::Sum>, first: usize) {
         let lane = thread::thread_idx_x() % 32;
-        let at = lane / 4 * Self::PITCH + lane % 4 * 2;
+        // From lane to lane, and from the first of a lane's two rows to the second.
+        let [next, second] = match size_of::<T::Element>() == 4 && self.shape.a_along_m != 0 {
+            true => [2 * Self::PITCH, Self::PITCH],
+            false => [Self::PITCH, 8 * Self::PITCH],
+        };
+        let at = lane / 4 * next + lane % 4 * 2;
         unroll!(4, number => {
             let (i, h) = (number / 2, number % 2);
-            let at = at + (16 * i as u32 + 8 * h as u32) * Self::PITCH;
+            let at = at + 16 * i as u32 * Self::PITCH + h as u32 * second;
             unroll!(8, j => {
                 if j < 2 * Self::GROUPS[1] {
                     let of = sums[first + i][j];
