@@ -38,7 +38,11 @@ pub(super) fn multiply<D: Dimension>(
     let rows_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
     let elsewhere = rows_of(Chosen::Gemm);
     let rows = (finish.alpha != 0.0 && is_hopper(stream) && elsewhere.is_none())
-        .then(|| rows_of(Chosen::Dmma).or_else(|| best_rows(&product.shape, multiprocessors)))
+        .then(|| {
+            let best = || best_rows(&product.shape, multiprocessors);
+            let few = || (has_few_tiles(&product.shape, multiprocessors) && lies(&product)).then_some(32);
+            rows_of(Chosen::Dmma).or_else(best).or_else(few)
+        })
         .flatten();
     let launch = rows.and_then(|rows| Some((rows, dmma_shape(&product.shape, rows, multiprocessors)?)));
     let Some((rows, shape)) = launch else {
@@ -70,6 +74,18 @@ pub(super) fn multiply<D: Dimension>(
         (true, false) => launch.run_by::<MnMajor, KMajor, D>(rows, out, finish),
         (true, true) => launch.run_by::<MnMajor, MnMajor, D>(rows, out, finish),
     }
+}
+
+/// Whether each of the smallest tiles has a multiprocessor of its own. Tensor cores then take half the time of the ordinary
+/// ones, whatever the k.
+fn has_few_tiles(shape: &GemmShape, multiprocessors: usize) -> bool {
+    (1..=multiprocessors).contains(&blocks(shape, 32))
+}
+
+/// Whether no operand has to be copied for the tensor memory accelerator, which takes as long as a small product.
+fn lies<D: Dimension>(product: &Multiplication<'_, f64, D>) -> bool {
+    let of = &product.shape;
+    Operand::lies(&product.a, [of.batch, of.m, of.k], of.a) && Operand::lies(&product.b, [of.batch, of.n, of.k], of.b)
 }
 
 /// Whether the tensor cores of the stream's device multiply `f64`, if it has Ampere's: those of chips of data centres. The
@@ -308,6 +324,13 @@ mod tests {
         assert_eq!([rows(1, 1024, 1024), rows(100, 64, 128)], [Some(64); 2]);
         assert_eq!([rows(1, 4096, 4096), rows(1, 8192, 8192)], [Some(128); 2]);
         assert_eq!(rows(1, 0, 5), None);
+    }
+
+    #[test]
+    fn few_tiles_have_a_multiprocessor_each() {
+        let few = |batch, m, n| has_few_tiles(&shape([batch, m, n, 100]), 132);
+        assert!(few(1, 1, 1) && few(1, 200, 200) && few(1, 640, 640) && few(132, 20, 20) && few(1, 8, 4096));
+        assert!(!few(1, 0, 5) && !few(0, 5, 5) && !few(133, 20, 20) && !few(1, 1024, 1024));
     }
 
     #[test]

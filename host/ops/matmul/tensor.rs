@@ -352,6 +352,17 @@ impl<'a, T: TensorElement> Operand<'a, T> {
         })
     }
 
+    /// Whether such elements need not be copied, along k or along their lines.
+    pub(super) fn lies<D: Dimension>(
+        elements: &DeviceArrayRef<T, D>,
+        [batch, lines, k]: [usize; 3],
+        strides: [usize; 3],
+    ) -> bool {
+        let along_k = elements.laid_out(Ix3(batch, lines, k), strides.to_vec());
+        let along_lines = elements.laid_out(Ix3(batch, k, lines), vec![strides[0], strides[2], strides[1]]);
+        can_be_mapped(&along_k) || can_be_mapped(&along_lines)
+    }
+
     /// Its elements, where lines begin at multiples of 16 bytes.
     pub(super) fn elements(&self) -> &DeviceArrayRef<T, Ix3> {
         self.lies.elements()

@@ -60,15 +60,15 @@ pub trait Multiply<G> {
     /// which waits for the one before.
     const STEPS: usize = 1;
 
-    /// Words of a fragment of `A` as they were read, rounded to what the instruction takes.
+    /// Words of a fragment of `A` as they were read, rounded to what the instruction takes: two at a time, or each by itself.
     #[inline(always)]
-    fn rounded_a(words: [u32; 4]) -> [u32; 4] {
+    fn rounded_a(words: [u32; 4], _by_twos: bool) -> [u32; 4] {
         words
     }
 
     /// The same of two fragments of `B`.
     #[inline(always)]
-    fn rounded_b(words: [u32; 4]) -> [u32; 4] {
+    fn rounded_b(words: [u32; 4], _by_twos: bool) -> [u32; 4] {
         words
     }
 
@@ -94,17 +94,15 @@ impl Multiply<Ampere> for Tf32 {
     type A = [f32; 4];
     type B = [f32; 2];
 
-    /// Two numbers of a line at a time.
     #[inline(always)]
-    fn rounded_a([low0, low1, high0, high1]: [u32; 4]) -> [u32; 4] {
-        let ([low0, high0], [low1, high1]) = (nearest([low0, high0]), nearest([low1, high1]));
+    fn rounded_a([low0, low1, high0, high1]: [u32; 4], by_twos: bool) -> [u32; 4] {
+        let ([low0, high0], [low1, high1]) = (nearest([low0, high0], by_twos), nearest([low1, high1], by_twos));
         [low0, low1, high0, high1]
     }
 
-    /// Two numbers of a line at a time.
     #[inline(always)]
-    fn rounded_b([low0, high0, low1, high1]: [u32; 4]) -> [u32; 4] {
-        let ([low0, high0], [low1, high1]) = (nearest([low0, high0]), nearest([low1, high1]));
+    fn rounded_b([low0, high0, low1, high1]: [u32; 4], by_twos: bool) -> [u32; 4] {
+        let ([low0, high0], [low1, high1]) = (nearest([low0, high0], by_twos), nearest([low1, high1], by_twos));
         [low0, high0, low1, high1]
     }
 
@@ -126,8 +124,12 @@ impl Multiply<Ampere> for Tf32 {
 
 /// The words of two numbers of the same line, rounded to TF32.
 #[inline(always)]
-fn nearest(two: [u32; 2]) -> [u32; 2] {
-    let rounded = mma::nearest_tf32_of_two(cuda_std::array::map(two, f32::from_bits));
+fn nearest(two: [u32; 2], by_twos: bool) -> [u32; 2] {
+    let two = cuda_std::array::map(two, f32::from_bits);
+    let rounded = match by_twos {
+        true => mma::nearest_tf32_of_two(two),
+        false => cuda_std::array::map(two, mma::nearest_tf32),
+    };
     cuda_std::array::map(rounded, f32::to_bits)
 }
 

@@ -488,12 +488,13 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         thread::sync_threads_named::<1, TURNING>();
     }
 
-    /// What was read, rounded.
+    /// What was read, rounded. By twos there are fewer instructions, each of which takes longer: what is best was measured.
     #[inline(always)]
     fn rounded(Fragments { a, b }: Fragments) -> Fragments {
+        let by_twos = COLUMNS < 256;
         Fragments {
-            a: cuda_std::array::map(a, T::rounded_a),
-            b: cuda_std::array::map(b, T::rounded_b),
+            a: cuda_std::array::map(a, |words| T::rounded_a(words, by_twos)),
+            b: cuda_std::array::map(b, |words| T::rounded_b(words, by_twos)),
         }
     }
 
