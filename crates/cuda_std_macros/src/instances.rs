@@ -6,7 +6,7 @@ use quote::{ToTokens, quote};
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, Error, Expr, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, Token, Type, bracketed};
+use syn::{Error, Expr, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, Token, Type, bracketed};
 
 /// The lists that stand in an attribute's parentheses: `T = [f32, f64], U = [u8]`, and others behind semicolons. The instances
 /// are those of each group together.
@@ -160,13 +160,12 @@ fn word(argument: &GenericArgument) -> String {
 /// The 64-bit FNV-1a hash of the function as it is written: its signature, its body, the texts of `options`, and the type
 /// arguments of this instance. `cuda_std::signature` makes the instance's signature of it.
 ///
-/// Attributes are left out, those of what is in the body too: what `cfg_attr` makes of them may differ between the device's
-/// build and the host's.
+/// Attributes are left out: what `cfg_attr` makes of them may differ between the device's build and the host's.
 pub fn source_hash(function: &ItemFn, options: impl IntoIterator<Item = String>, arguments: &[GenericArgument]) -> u64 {
-    let (mut sig, mut block) = (function.sig.clone(), function.block.clone());
-    WithoutAttributes.visit_signature_mut(&mut sig);
-    WithoutAttributes.visit_block_mut(&mut block);
-    let function = [sig.to_token_stream().to_string(), block.to_token_stream().to_string()];
+    let function = [
+        function.sig.to_token_stream().to_string(),
+        function.block.to_token_stream().to_string(),
+    ];
     let arguments = arguments.iter().map(|argument| argument.to_token_stream().to_string());
     let texts = function.into_iter().chain(options).chain(arguments);
     // A byte that is in no UTF-8 text ends each.
@@ -174,14 +173,6 @@ pub fn source_hash(function: &ItemFn, options: impl IntoIterator<Item = String>,
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-struct WithoutAttributes;
-
-impl VisitMut for WithoutAttributes {
-    fn visit_attributes_mut(&mut self, attributes: &mut Vec<Attribute>) {
-        attributes.clear();
-    }
 }
 
 /// Where a type begins and where it ends: what names it by way of a trait, and is spanned so, has the compiler say of all of

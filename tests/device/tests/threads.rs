@@ -141,7 +141,6 @@ fn signatures_are_those_of_the_ptx() {
     check::<branches_around_collectives>();
     check::<chained_blocks>();
     check::<hello>();
-    check::<device_test_kernels::threads::squares>();
     check::<memory::copy_vectors<f64, 16>>();
     check::<memory::copy_points<2>>();
     check::<warps::shuffles<warps::Triple>>();

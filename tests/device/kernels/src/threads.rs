@@ -94,10 +94,3 @@ pub fn hello(x: f32) {
         cuda_std::println!("hello from block {} with {x:.3}", thread::block_idx_x());
     }
 }
-
-kernels_gpu::elementwise! {
-    /// The square, of a function in the kernel's body whose attributes are not the same on the host.
-    pub fn squares(x: f32) -> f32 {
-        x * x
-    }
-}
