@@ -239,7 +239,8 @@ impl Compiler<'_> {
     }
 
     /// Where cargo looks for the linked library, which there is none of: if the file is missing, it builds again. So a
-    /// file is left there that says which PTX was written last, by name.
+    /// file is left there, which is written where rustc has run and then alone: by its age cargo tells whether a
+    /// dependency was compiled later, as it is by the build of another crate that has the same.
     fn library_path(&self) -> PathBuf {
         self.profile_dir()
             .join("deps")
@@ -247,15 +248,22 @@ impl Compiler<'_> {
             .with_extension("ptx")
     }
 
+    /// A file that says which PTX was written last, by name.
+    fn marker_path(&self) -> PathBuf {
+        self.library_path().with_extension("written")
+    }
+
     /// Makes cargo build again unless the PTX at `ptx` is what was written last: then cargo knows whether it is fresh.
     /// Until [`keep`](Self::keep) no PTX counts as written, so that of a run that is cut off nothing is taken.
     fn begin(&self, ptx: &Path) -> Result<(), CudaBuilderError> {
         remove_files(&self.units()?)?;
-        let library = self.library_path();
-        if ptx.is_file() && fs::read(&library).is_ok_and(|written| written == marker(ptx)) {
-            return fs::write(&library, "").map_err(CudaBuilderError::io("write", &library));
+        let marker_path = self.marker_path();
+        let is_last = ptx.is_file() && fs::read(&marker_path).is_ok_and(|written| written == marker(ptx));
+        remove_files(&[marker_path])?;
+        match is_last {
+            true => Ok(()),
+            false => remove_files(&[self.library_path()]),
         }
-        remove_files(&[library])
     }
 
     /// Puts what rustc wrote into the file at `ptx`: the assembly of the crate's units and of the other crates. Where
@@ -282,7 +290,9 @@ impl Compiler<'_> {
             let others = messages.iter().filter_map(assembly_of).filter(|path| path.is_file());
             let texts = of_this_run.chain(others).map(|path| read(&path));
             let text = ptx::join(texts.collect::<Result<Vec<_>, _>>()?);
-            fs::write(ptx, &text).map_err(CudaBuilderError::io("write", ptx))?;
+            for (file, text) in [(ptx, text.as_str()), (&self.library_path(), "")] {
+                fs::write(file, text).map_err(CudaBuilderError::io("write", file))?;
+            }
             remove_files(&units)?;
             text
         };
@@ -291,8 +301,8 @@ impl Compiler<'_> {
 
     /// Has the next build take `compiled` where cargo finds nothing changed: to be called once the text has proved sound.
     pub(crate) fn keep(&self, compiled: &Compiled) -> Result<(), CudaBuilderError> {
-        let library = self.library_path();
-        fs::write(&library, marker(&compiled.path)).map_err(CudaBuilderError::io("write", &library))
+        let path = self.marker_path();
+        fs::write(&path, marker(&compiled.path)).map_err(CudaBuilderError::io("write", &path))
     }
 
     /// Whether cargo says that the kernels crate itself was not compiled.
@@ -422,7 +432,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What stands for the PTX at `ptx` in the library's place.
+/// What the marker says where the PTX at `ptx` was written last.
 fn marker(ptx: &Path) -> &[u8] {
     ptx.file_name().unwrap_or_default().as_encoded_bytes()
 }

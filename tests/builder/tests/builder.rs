@@ -404,6 +404,39 @@ fn what_is_fresh_is_not_compiled_again() {
     assert_ne!(build(NvvmArch::Compute75), first, "a dependency's source changed");
 }
 
+/// One crate's build compiles the dependency again, and the other's must see that, for which its own files are all fresh.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn a_change_of_what_two_crates_depend_on_reaches_both() {
+    let fixture = Fixture::new("two-crates");
+    let names = ["one-kernels", "other-kernels"];
+    for name in names {
+        for file in ["Cargo.toml", "src/lib.rs", "src/reduce.rs"] {
+            let text = fs::read_to_string(fixture.path("kernels").join(file)).unwrap();
+            let copy = fixture.path(name).join(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::write(copy, text.replace("fixture-kernels", name)).unwrap();
+        }
+    }
+    let build = || {
+        names.map(|name| {
+            let builder = CudaBuilder::new(fixture.path(name)).copy_to(fixture.path("out"));
+            let files = builder
+                .target_dir(scratch().join("outer/cuda_builder"))
+                .build()
+                .unwrap();
+            fs::read_to_string(&files[0].path).unwrap()
+        })
+    };
+    let first = build();
+    assert_eq!(build(), first);
+    let minus = |source: String| source.replace("+ _thread_idx_x()", "- _thread_idx_x()");
+    fixture.edit("device_lib/src/lib.rs", minus);
+    let [one, other] = build();
+    assert_ne!(one, first[0]);
+    assert_ne!(other, first[1], "the crate that is built last");
+}
+
 /// What rustc compiles incrementally is what it compiles from nothing. Of a package with a name of its own.
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]
