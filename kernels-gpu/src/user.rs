@@ -545,7 +545,7 @@ macro_rules! elementwise {
         $(#[$meta])*
         #[::cuda_std::kernel(max_threads = $crate::elementwise::THREADS)]
         $visibility fn $name($($input: ::cuda_std::Slice<'_, $type>,)+ out: ::cuda_std::SliceMut<'_, $output>) {
-            #[inline(always)]
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn function($($input: $type),+) -> $output $body
 
             $crate::elementwise::run(($($input,)+), out, |($($input,)+)| function($($input),+));
