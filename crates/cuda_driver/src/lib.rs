@@ -75,6 +75,9 @@ mod names;
 pub mod sys;
 mod trampoline;
 
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{self, NonNull};
+
 /// Whether `libcuda.so.1` could be loaded, that is, whether an NVIDIA driver is installed.
 ///
 /// `true` does not mean that there is a GPU: the driver's own `cuInit` and `cuDeviceGetCount` tell
@@ -116,4 +119,23 @@ pub fn is_missing() -> bool {
 /// ```
 pub fn load_error() -> Option<&'static str> {
     driver::driver().as_ref().err().map(driver::LoadError::reason)
+}
+
+/// Where a function of the driver is that older ones lack, as it is since the CUDA version `since` (major, minor): what came
+/// later under the same name has other parameters. `None` where the driver, or any, is missing that.
+///
+/// For functions that this crate does not define, since `cust_raw` does not declare them.
+///
+/// # Examples
+/// ```
+/// if cuda_driver::address(c"cuLaunchKernelEx", (11, 8)).is_none() {
+///     eprintln!("launches have no attributes here");
+/// }
+/// ```
+pub fn address(name: &CStr, since: (u32, u32)) -> Option<NonNull<c_void>> {
+    let mut found = ptr::null_mut();
+    let version = c_int::try_from(since.0 * 1000 + since.1 * 10).ok()?;
+    // SAFETY: a name that ends with a zero, and a place for an address. A driver without this function itself says so.
+    let status = unsafe { sys::cuGetProcAddress(name.as_ptr(), &mut found, version, 0) };
+    NonNull::new(found).filter(|_| status.is_success())
 }

@@ -15,7 +15,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt::Write as _;
 use std::mem;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use cuda_driver::sys::{self, CUfunction, CUgraph, CUgraphNode, Status};
@@ -32,13 +32,18 @@ const TARGET: u32 = 90;
 const DRIVER: (u32, u32) = (12, 3);
 
 /// Whether kernels of this library are launched so on the device.
-pub(super) fn is_possible(device: &Properties) -> bool {
+fn is_possible(device: &Properties) -> bool {
     device.compute_capability >= Some((TARGET / 10, 0)) && device.driver_version >= Some(DRIVER) && calls().is_some()
 }
 
-/// PTX whose kernels wait, before all else, for the kernel that was launched before them. `None` where it is not known how
-/// to change the text: it is none that a kernels crate or an expression has.
-pub(super) fn waiting(ptx: &str) -> Option<String> {
+/// PTX whose kernels wait, before all else, for the kernel that was launched before them. `None` where the device [has no
+/// such launches](is_possible), and where it is not known how to change the text: it is none that a kernels crate or an
+/// expression has.
+pub(super) fn waiting(device: &Properties, ptx: &str) -> Option<String> {
+    is_possible(device).then(|| with_waits(ptx)).flatten()
+}
+
+fn with_waits(ptx: &str) -> Option<String> {
     let mut text = String::with_capacity(ptx.len() + 256);
     let (mut is_header, mut is_entry) = (true, false);
     for line in ptx.split_inclusive('\n') {
@@ -142,22 +147,16 @@ struct Calls {
 
 fn calls() -> Option<&'static Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
-    let find = |name: &std::ffi::CStr, since: c_int| {
-        let mut found: *mut c_void = ptr::null_mut();
-        // SAFETY: a name that ends with a zero, and a place for an address.
-        let status = unsafe { sys::cuGetProcAddress(name.as_ptr(), &mut found, since, 0) };
-        (status.is_success() && !found.is_null()).then_some(found)
-    };
     let calls = CALLS.get_or_init(|| {
-        let launch = find(c"cuLaunchKernelEx", 11_080)?;
-        let node_type = find(c"cuGraphNodeGetType", 10_000)?;
-        let add_dependencies = find(c"cuGraphAddDependencies", 12_030)?;
+        let launch = cuda_driver::address(c"cuLaunchKernelEx", (11, 8))?;
+        let node_type = cuda_driver::address(c"cuGraphNodeGetType", (10, 0))?;
+        let add_dependencies = cuda_driver::address(c"cuGraphAddDependencies", DRIVER)?;
         // SAFETY: the driver's functions of these names and versions, which have these types in cuda.h.
         Some(unsafe {
             Calls {
-                launch: mem::transmute::<*mut c_void, Launch>(launch),
-                node_type: mem::transmute::<*mut c_void, NodeType>(node_type),
-                add_dependencies: mem::transmute::<*mut c_void, AddDependencies>(add_dependencies),
+                launch: mem::transmute::<NonNull<c_void>, Launch>(launch),
+                node_type: mem::transmute::<NonNull<c_void>, NodeType>(node_type),
+                add_dependencies: mem::transmute::<NonNull<c_void>, AddDependencies>(add_dependencies),
             }
         })
     });
@@ -225,7 +224,7 @@ mod tests {
         let wanted = "//\n.version 7.8\n.target sm_90\n.address_size 64\n.func f()\n{\n\tret;\n}\n.visible .entry \
                       a(\n\t.param .u64 p\n)\n.maxntid 256\n{\n\tgriddepcontrol.wait;\n\n\t.reg .b32 \
                       \t%r<2>;\n\tret;\n}\n.visible .entry b() {\n\tgriddepcontrol.wait;\n ret;\n}\n";
-        assert_eq!(waiting(ptx).unwrap(), wanted);
+        assert_eq!(with_waits(ptx).unwrap(), wanted);
     }
 
     #[test]
@@ -234,10 +233,10 @@ mod tests {
             ".version 8.0\n.target sm_90a\n",
             ".version 8.7\n.target sm_100f, debug\n",
         ] {
-            assert_eq!(waiting(header).unwrap(), header);
+            assert_eq!(with_waits(header).unwrap(), header);
         }
         let debug = ".version 7.8\n.target sm_80, debug\n";
-        assert_eq!(waiting(debug).unwrap(), ".version 7.8\n.target sm_90, debug\n");
+        assert_eq!(with_waits(debug).unwrap(), ".version 7.8\n.target sm_90, debug\n");
     }
 
     #[test]
@@ -248,7 +247,7 @@ mod tests {
             ".version 7\n.target sm_75\n",
             ".version 7.8\n.target x\n",
         ] {
-            assert_eq!(waiting(text), None, "{text}");
+            assert_eq!(with_waits(text), None, "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Modules of other compilers, and what the driver knows of their kernels. The device's context is current in all.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_void};
 use std::mem;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use cuda_driver::sys::{self, FunctionAttribute, Status};
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 /// `cuFuncGetParamInfo`: where a parameter lies, and its size.
 type GetParamInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> Status;
 
-/// The CUDA version that brought it, as the driver counts them.
-const PARAM_INFO_SINCE: c_int = 12_040;
+/// The CUDA version that brought it.
+const PARAM_INFO_SINCE: (u32, u32) = (12, 4);
 
 fn failed(module: &str, message: String) -> Error {
     Error::ForeignModule {
@@ -39,9 +39,7 @@ pub(super) unsafe fn load(
     image: &[u8],
 ) -> Result<RawModule> {
     let own = str::from_utf8(image).ok().filter(|_| code == Code::Own);
-    let waiting = own
-        .filter(|_| dependent::is_possible(device))
-        .and_then(dependent::waiting);
+    let waiting = own.and_then(|ptx| dependent::waiting(device, ptx));
     let image = waiting.as_ref().map_or(image, String::as_bytes);
     // SAFETY: the caller's promise.
     let module = unsafe { load_image(context, device, image, |message| failed(name, message)) }?;
@@ -129,13 +127,8 @@ fn parameters(context: &Context, function: sys::CUfunction) -> Result<Option<Vec
 fn get_param_info() -> Option<GetParamInfo> {
     static FUNCTION: OnceLock<Option<GetParamInfo>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
-        let mut found: *mut c_void = ptr::null_mut();
-        // SAFETY: a name that ends with a zero, and a place for an address. A driver without `cuGetProcAddress` says so.
-        let status = unsafe { sys::cuGetProcAddress(c"cuFuncGetParamInfo".as_ptr(), &mut found, PARAM_INFO_SINCE, 0) };
-        if !status.is_success() || found.is_null() {
-            return None;
-        }
+        let found = cuda_driver::address(c"cuFuncGetParamInfo", PARAM_INFO_SINCE)?;
         // SAFETY: the driver's function of that name and version, which has that type in cuda.h.
-        Some(unsafe { mem::transmute::<*mut c_void, GetParamInfo>(found) })
+        Some(unsafe { mem::transmute::<NonNull<c_void>, GetParamInfo>(found) })
     })
 }

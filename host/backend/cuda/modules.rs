@@ -167,9 +167,7 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
     let _span =
         tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();
     reserve_stack(ptx.as_bytes(), context)?;
-    let waiting = dependent::is_possible(device)
-        .then(|| dependent::waiting(&ptx))
-        .flatten();
+    let waiting = dependent::waiting(device, &ptx);
     let waits = waiting.is_some();
     let ptx = waiting.unwrap_or(ptx);
     let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;

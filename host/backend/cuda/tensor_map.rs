@@ -3,10 +3,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use cuda_driver::sys::{self, Status};
+use cuda_driver::sys::Status;
 use cuda_std::tma::{RawTensorMap, Swizzle, TensorMapLayout};
 
 use super::Cuda;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::tensor_map::TensorType;
 
 /// The first CUDA version that has `cuTensorMapEncodeTiled`.
-const SINCE: c_int = 12000;
+const SINCE: (u32, u32) = (12, 0);
 
 /// `cuTensorMapEncodeTiled`: map, type, rank, address, lengths, strides in bytes, lengths of a tile, steps between its
 /// elements, interleaving, swizzle, what the L2 cache loads beside, what stands for elements out of bounds.
@@ -48,7 +48,7 @@ impl Cuda {
             return Err(Error::DriverTooOld {
                 device: self.properties.id.clone(),
                 given: self.properties.driver_version.unwrap_or_default(),
-                wanted: (SINCE as u32 / 1000, SINCE as u32 % 1000 / 10),
+                wanted: SINCE,
             });
         };
         let _current = self.enter()?;
@@ -80,14 +80,9 @@ impl Cuda {
 fn encode() -> Option<Encode> {
     static FUNCTION: OnceLock<Option<Encode>> = OnceLock::new();
     *FUNCTION.get_or_init(|| {
-        let mut found: *mut c_void = ptr::null_mut();
-        // SAFETY: a name that ends with a zero, and a place for an address. A driver without `cuGetProcAddress` says so.
-        let status = unsafe { sys::cuGetProcAddress(c"cuTensorMapEncodeTiled".as_ptr(), &mut found, SINCE, 0) };
-        if !status.is_success() || found.is_null() {
-            return None;
-        }
+        let found = cuda_driver::address(c"cuTensorMapEncodeTiled", SINCE)?;
         // SAFETY: the driver's function of that name and version, which has that type in cuda.h.
-        Some(unsafe { mem::transmute::<*mut c_void, Encode>(found) })
+        Some(unsafe { mem::transmute::<NonNull<c_void>, Encode>(found) })
     })
 }
 
