@@ -11,6 +11,7 @@
 //! Every file is written beside its place and renamed. One that is broken counts as missing. A build during which one of
 //! its files was written is not kept: nobody knows which text the compiler saw.
 
+use crate::deps::files_at;
 use crate::output::{Packed, replace};
 use crate::{Dependencies, NvvmArch, workspace};
 use std::collections::BTreeSet;
@@ -119,11 +120,12 @@ impl Cache {
     /// Keeps what a build has made that began at `started`. Where that is not possible, the next build compiles.
     pub(crate) fn store(&self, request: &Request, started: SystemTime, build: &Build) {
         let Some(folder) = self.folder.as_deref() else { return };
-        let untouched = |path: &PathBuf| {
+        let untouched = |path: PathBuf| {
             let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
             modified.is_ok_and(|modified| modified + CLOCK < started)
         };
-        if !build.dependencies.all_files().all(untouched) {
+        let mut files = build.dependencies.all_files();
+        if !files.all(|path| files_at(path).is_ok_and(|files| files.into_iter().all(untouched))) {
             return;
         }
         let Some(inputs) = Inputs::of(&build.dependencies, request.folder) else {
@@ -143,12 +145,17 @@ impl Cache {
 
 impl Request<'_> {
     fn key(&self) -> u128 {
-        let words = OWN_SOURCE
-            .into_iter()
-            .chain(ptx_pack::SOURCE)
-            .chain([env!("CARGO_PKG_VERSION"), self.arch.target_cpu()]);
-        hash(words.chain(self.settings.iter().map(String::as_str)).map(str::as_bytes))
+        let own_source = own_source().to_le_bytes();
+        let words = [self.arch.target_cpu()].into_iter();
+        let words = words.chain(self.settings.iter().map(String::as_str)).map(str::as_bytes);
+        hash(words.chain([&own_source[..]]))
     }
+}
+
+/// A hash of this crate.
+pub(crate) fn own_source() -> u128 {
+    let words = OWN_SOURCE.into_iter().chain(ptx_pack::SOURCE);
+    hash(words.chain([env!("CARGO_PKG_VERSION")]).map(str::as_bytes))
 }
 
 /// What a build reads: as [`Dependencies`], but with paths relative to the kernels crate.
@@ -208,10 +215,15 @@ impl Inputs {
     fn digest(&self, request: &Request) -> Option<u128> {
         let mut words = vec![request.key().to_le_bytes().to_vec()];
         for file in &self.files {
-            words.extend([file.clone().into_bytes(), fs::read(request.folder.join(file)).ok()?]);
+            words.push(file.clone().into_bytes());
+            let path = joined(request.folder, Path::new(file));
+            for file in files_at(&path).ok()? {
+                let beside = file.strip_prefix(&path).ok()?;
+                words.extend([beside.as_os_str().as_encoded_bytes().to_owned(), fs::read(&file).ok()?]);
+            }
         }
         for file in &self.workspace {
-            let path = request.folder.join(file);
+            let path = joined(request.folder, Path::new(file));
             let text = workspace::decisive(&path, &fs::read_to_string(&path).ok()?, &self.packages);
             words.extend([file.clone().into_bytes(), text.into_bytes()]);
         }
@@ -268,7 +280,7 @@ fn relative(path: &Path, folder: &Path) -> Option<PathBuf> {
     Some(up.chain(path.components().skip(common)).collect())
 }
 
-/// The inverse of [`relative`].
+/// The inverse of [`relative`]: as cargo does, and not as the system where a folder is a link.
 fn joined(folder: &Path, path: &Path) -> PathBuf {
     let mut joined = folder.to_owned();
     for part in path.components() {

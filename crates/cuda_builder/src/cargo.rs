@@ -15,7 +15,8 @@
 use crate::lock::lock;
 use crate::message::{Artifact, Diagnostic, Message};
 use crate::toolchain::{Kernels, Toolchain, same_file, stderr_of};
-use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache::Request, deps::Dependencies, ptx};
+use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache, cache::Request, deps::Dependencies, ptx};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -92,11 +93,12 @@ pub(crate) struct Settings {
     pub(crate) fmt_debug: bool,
     pub(crate) offline: bool,
     pub(crate) locked: bool,
+    pub(crate) features: Vec<String>,
+    pub(crate) default_features: bool,
 }
 
-/// What one run of the inner cargo gave. No other build writes to the folder while this is there.
+/// What one run of the inner cargo gave.
 pub(crate) struct Compiled {
-    _lock: File,
     /// Where the PTX text lies.
     pub(crate) path: PathBuf,
     /// The PTX text: every entry of the crate.
@@ -125,11 +127,14 @@ impl Settings {
 }
 
 impl Compiler<'_> {
-    /// Compiles the crate for `arch`.
+    /// Waits until no other build writes to the folder, and keeps it so until the file is dropped. Cargo guards the folder
+    /// only while it runs; this is to hold until the outputs are read and found sound.
+    pub(crate) fn lock(&self) -> Result<File, CudaBuilderError> {
+        lock(self.target_dir)
+    }
+
+    /// Compiles the crate for `arch`, with the folder [locked](Self::lock).
     pub(crate) fn compile(&self, arch: NvvmArch) -> Result<Compiled, CudaBuilderError> {
-        // cargo guards its folder while it runs; this lock holds until its outputs are read and found sound, so that
-        // another build of the same crate cannot replace them in between.
-        let lock = lock(self.target_dir)?;
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
         self.begin(&path)?;
@@ -149,7 +154,6 @@ impl Compiler<'_> {
             target_dir: self.target_dir.to_owned(),
         })?;
         Ok(Compiled {
-            _lock: lock,
             text,
             path,
             warnings: rendered(&messages, "warning"),
@@ -163,18 +167,32 @@ impl Compiler<'_> {
             release,
             debug,
             fmt_debug,
+            ref features,
+            default_features,
             ..
-        } = self.settings;
+        } = *self.settings;
         let folder = self.kernels.manifest.parent().unwrap_or(Path::new("."));
         // Paths in the PTX are as seen from the workspace.
         let depth = folder.strip_prefix(&self.kernels.workspace).unwrap_or(folder);
         let mut settings = vec![
             self.kernels.package.clone(),
             self.toolchain.version.clone(),
-            format!("{release} {debug:?} {fmt_debug} {}", depth.display()),
+            format!(
+                "{release} {debug:?} {fmt_debug} {features:?} {default_features} {}",
+                depth.display()
+            ),
         ];
-        settings.extend(configurations(folder));
+        settings.extend(
+            self.configurations()
+                .iter()
+                .filter_map(|file| fs::read_to_string(file).ok()),
+        );
         Request { folder, settings, arch }
+    }
+
+    /// Cargo's configuration files that apply to the build.
+    pub(crate) fn configurations(&self) -> BTreeSet<PathBuf> {
+        configurations(self.kernels.manifest.parent().unwrap_or(Path::new(".")))
     }
 
     /// cargo's arguments, which no architecture changes: they decide what is built again.
@@ -184,6 +202,7 @@ impl Compiler<'_> {
             debug,
             offline,
             locked,
+            default_features,
             ..
         } = *self.settings;
         let mut arguments: Vec<OsString> = [
@@ -194,6 +213,9 @@ impl Compiler<'_> {
             "--release",
             "--message-format=json",
             "-Zbuild-std=core",
+            // By what sources contain and not by their times: what is unpacked, moved or copied with its times changes and
+            // looks older than the build. What build scripts read cargo tells by its time all the same.
+            "-Zchecksum-freshness",
             // Paths in panics and line tables become relative to the workspace, to the package or
             // to /rustc/HASH. Messages keep the real ones.
             "-Ztrim-paths",
@@ -222,7 +244,17 @@ impl Compiler<'_> {
         ] {
             arguments.extend([OsString::from(flag), value]);
         }
-        let options = [("--offline", offline), ("--locked", locked)];
+        let features = self
+            .settings
+            .features
+            .iter()
+            .map(|feature| format!("--features={feature}").into());
+        arguments.extend(features);
+        let options = [
+            ("--offline", offline),
+            ("--locked", locked),
+            ("--no-default-features", !default_features),
+        ];
         let wanted = options.into_iter().filter(|(_, wanted)| *wanted);
         arguments.extend(wanted.map(|(flag, _)| OsString::from(flag)));
         arguments
@@ -248,7 +280,7 @@ impl Compiler<'_> {
             .with_extension("ptx")
     }
 
-    /// A file that says which PTX was written last, by name.
+    /// A file that says which PTX was written last, by name, and by which version of this crate.
     fn marker_path(&self) -> PathBuf {
         self.library_path().with_extension("written")
     }
@@ -396,27 +428,36 @@ impl Compiler<'_> {
         dependencies.add_sources(&read(&profile.join(library).with_extension("d"))?, self.target_dir);
         dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
-        for message in messages {
-            if let Message::Script { out_dir } = message {
-                // cargo keeps what the script printed beside its folder.
-                let printed = out_dir.with_file_name("output");
-                dependencies.add_script(&read(&printed)?);
-            }
-        }
         let artifacts = messages.iter().filter_map(|message| match message {
             Message::Artifact(artifact) => Some(artifact),
             _ => None,
         });
         let artifacts = artifacts.collect::<Vec<_>>();
-        let packages = artifacts.iter().map(|artifact| artifact.package_name().to_owned());
-        dependencies.packages.extend(packages);
-        for artifact in artifacts.into_iter().filter(|artifact| self.is_local(artifact)) {
-            dependencies.files.insert(artifact.manifest.clone());
-            if let Some(dep_info) = artifact.beside("d") {
-                // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
-                if dep_info.is_file() {
+        for artifact in &artifacts {
+            dependencies.packages.insert(artifact.package_name().to_owned());
+            if self.is_local(artifact) {
+                dependencies.files.insert(artifact.manifest.clone());
+                dependencies.workspace.extend(workspace_above(&artifact.manifest));
+            }
+            if !artifact.manifest.starts_with(self.toolchain.sysroot()) {
+                for dep_info in artifact.dep_info() {
                     dependencies.add_variables(&read(&dep_info)?);
                 }
+            }
+        }
+        for message in messages {
+            let Message::Script { package, out_dir } = message else {
+                continue;
+            };
+            // cargo keeps what the script printed beside its folder.
+            let is_told = dependencies.add_script(&read(&out_dir.with_file_name("output"))?);
+            let mut artifacts = artifacts.iter();
+            let artifact = artifacts.find(|artifact| artifact.package == *package && self.is_local(artifact));
+            if let Some(artifact) = artifact.filter(|_| !is_told) {
+                // Then cargo runs it again for any file of the package.
+                dependencies
+                    .files
+                    .extend(artifact.manifest.parent().map(Path::to_owned));
             }
         }
         let workspace = ["Cargo.toml", "Cargo.lock"].map(|name| self.kernels.workspace.join(name));
@@ -433,8 +474,9 @@ impl Compiler<'_> {
 }
 
 /// What the marker says where the PTX at `ptx` was written last.
-fn marker(ptx: &Path) -> &[u8] {
-    ptx.file_name().unwrap_or_default().as_encoded_bytes()
+fn marker(ptx: &Path) -> Vec<u8> {
+    let version = cache::own_source().to_le_bytes();
+    [ptx.file_name().unwrap_or_default().as_encoded_bytes(), &version].concat()
 }
 
 /// Whether a variable of the environment belongs to the outer build.
@@ -484,13 +526,34 @@ fn failure(messages: &[Message], output: &Output) -> String {
     errors.join("\n\n")
 }
 
-/// The texts of cargo's configuration files that apply in `folder`.
-fn configurations(folder: &Path) -> Vec<String> {
+/// Cargo's configuration files that apply in `folder`, with those that they include.
+fn configurations(folder: &Path) -> BTreeSet<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let folders = folder.ancestors().map(|folder| folder.join(".cargo")).chain(home);
-    let files = folders.flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)));
-    files.filter_map(|file| fs::read_to_string(file).ok()).collect()
+    let mut rest: Vec<PathBuf> = folders
+        .flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)))
+        .collect();
+    let mut files = BTreeSet::new();
+    while let Some(file) = rest.pop() {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        if files.insert(file.clone()) {
+            // What is included has to be named so. A string that only looks like it does no harm.
+            let strings = text.split(['"', '\'']).filter(|string| string.ends_with(".toml"));
+            rest.extend(strings.map(|name| file.with_file_name(name)));
+        }
+    }
+    files
+}
+
+/// The Cargo.toml of the workspace that a package with this manifest takes something from, if that is in a folder above.
+fn workspace_above(manifest: &Path) -> Option<PathBuf> {
+    let mentions = |file: &Path, what: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(what));
+    if !mentions(manifest, "workspace") {
+        return None;
+    }
+    let mut above = manifest.ancestors().skip(2).map(|folder| folder.join("Cargo.toml"));
+    above.find(|file| mentions(file, "[workspace"))
 }
 
 /// Whether the file's name stands in `list`.
@@ -534,6 +597,8 @@ mod tests {
                 fmt_debug,
                 offline: false,
                 locked: false,
+                features: Vec::new(),
+                default_features: true,
             };
             let compiler = Compiler {
                 toolchain: &toolchain,

@@ -7,12 +7,14 @@
 //! which environment variables were read (`env!`, `option_env!`).
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Files and variables that the build script is to be rerun for.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Dependencies {
-    /// Absolute paths.
+    /// Absolute paths, of files and of folders that count with all that is in them.
     pub(crate) files: BTreeSet<PathBuf>,
     /// Absolute paths of the files that are about all of a workspace, of which what is about `packages` counts.
     pub(crate) workspace: BTreeSet<PathBuf>,
@@ -45,13 +47,20 @@ impl Dependencies {
     }
 
     /// Adds the environment variables that a build script said it read, but for the one that the inner cargo is given.
-    pub(crate) fn add_script(&mut self, printed: &str) {
-        let names = printed.lines().filter_map(|line| {
+    /// Says whether the script has said at all what it reads; the files are in cargo's dep-info.
+    pub(crate) fn add_script(&mut self, printed: &str) -> bool {
+        let instructions = printed.lines().filter_map(|line| {
             let instruction = line.strip_prefix("cargo::").or_else(|| line.strip_prefix("cargo:"))?;
-            instruction.strip_prefix("rerun-if-env-changed=")
+            instruction.strip_prefix("rerun-if-")
         });
-        let names = names.filter(|name| *name != "RUSTC_BOOTSTRAP");
-        self.variables.extend(names.map(String::from));
+        let mut is_told = false;
+        for instruction in instructions {
+            is_told = true;
+            let name = instruction.strip_prefix("env-changed=");
+            let name = name.filter(|name| *name != "RUSTC_BOOTSTRAP");
+            self.variables.extend(name.map(String::from));
+        }
+        is_told
     }
 
     /// Adds all that `other` has.
@@ -62,22 +71,49 @@ impl Dependencies {
         self.variables.extend(other.variables);
     }
 
-    /// Every file, whether all of it counts or a part.
+    /// Every file and folder, whether all of it counts or a part.
     pub(crate) fn all_files(&self) -> impl Iterator<Item = &PathBuf> {
         self.files.union(&self.workspace)
     }
 
     /// The lines by which a build script tells cargo.
     pub(crate) fn cargo_lines(&self) -> impl Iterator<Item = String> {
-        let files = self
-            .all_files()
-            .map(|path| format!("cargo::rerun-if-changed={}", path.display()));
+        // Of a folder cargo looks at all that is in it.
+        let paths = self.all_files().flat_map(|path| match entries(path) {
+            Ok((entries, true)) => entries,
+            _ => vec![path.clone()],
+        });
+        let files = paths.map(|path| format!("cargo::rerun-if-changed={}", path.display()));
         let variables = self
             .variables
             .iter()
             .map(|name| format!("cargo::rerun-if-env-changed={name}"));
         files.chain(variables)
     }
+}
+
+/// The file at `path`, or all files in the folder there, in order.
+pub(crate) fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in entries(path)?.0 {
+        files.extend(files_at(&entry)?);
+    }
+    Ok(files)
+}
+
+/// What is in a folder, in order, and whether something was left out: cargo's target folders, which say that they are
+/// caches, and what git keeps.
+fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, bool)> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
+    let all = entries.len();
+    entries.retain(|path| !path.ends_with(".git") && !path.join("CACHEDIR.TAG").is_file());
+    entries.sort();
+    let is_part = entries.len() < all;
+    Ok((entries, is_part))
 }
 
 /// The files on the right-hand side of all rules, where `\ ` stands for a space.
@@ -127,9 +163,11 @@ mod tests {
     #[test]
     fn build_scripts_name_variables() {
         let mut dependencies = Dependencies::default();
-        dependencies
+        let is_told = dependencies
             .add_script("cargo:rerun-if-env-changed=A\ncargo::rerun-if-env-changed=B\ncargo::rerun-if-changed=C\nD\n");
+        assert!(is_told);
         assert_eq!(dependencies.variables, ["A", "B"].map(String::from).into());
+        assert!(!dependencies.add_script("cargo::rustc-env=A=B\nrerun-if-changed=C\n"));
     }
 
     #[test]

@@ -52,11 +52,22 @@
 //! target folder of its own, `cuda_builder` inside the outer one, which debug, release and clippy
 //! builds share. `core` takes some 15 seconds the first time; after that only the kernels crate is
 //! compiled, once for each architecture, and of one architecture only when something in it changed:
-//! a second profile's build script finds the PTX of the first. The build script runs when a source
-//! file or manifest of the kernels crate or of its path dependencies changes, or the workspace's
-//! Cargo.toml or Cargo.lock, or an environment variable that one of them reads. rustc's warnings
+//! a second profile's build script finds the PTX of the first. rustc's warnings
 //! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
-//! Builds at the same time wait for each other, and leave their processors to the one they wait for.
+//! Builds at the same time wait for each other, leave their processors to the one they wait for, and take what it made.
+//!
+//! The build script runs when any of these changes: a source file, a file that one includes, or the manifest, of the
+//! kernels crate or of a path dependency of its (macros and build scripts too); the Cargo.toml of the workspace that one is
+//! a member of; the workspace's Cargo.lock; what a dependency's build script says that it reads, or, if it says nothing, any
+//! file of its package; an environment variable that one of them is compiled with; a configuration file of cargo's. That a
+//! file has changed cargo tells by its time. What is then compiled again the files' contents decide, so that a file
+//! which is older than the build (unpacked, copied with its time, in a folder that was moved) is no less a change, and one
+//! that was only touched is none; but for what a dependency's build script reads, where cargo has nothing but times.
+//!
+//! # Features
+//!
+//! The kernels crate is compiled with its default features and those that [`CudaBuilder::features`] names, not with those
+//! that the crate around it asks for in its `[dependencies]`, of which cargo tells no build script.
 //!
 //! rustc compiles the kernels crate in units, on all cores and incrementally: after an edit only the units whose code
 //! it changed are compiled again. `#[kernel]` puts sixteen entries of a kernel into a unit; what the entries call is
@@ -84,7 +95,7 @@
 //!
 //! The first build downloads, besides the crate's own dependencies, the few crates that the
 //! standard library's lock file names; after that none is needed. Cargo does not tell build scripts
-//! of its flags `--offline`, `--locked` and `--frozen`; the variable `CARGO_NET_OFFLINE` and the
+//! of its flags `--offline`, `--locked`, `--frozen` and `--config`; the variable `CARGO_NET_OFFLINE` and the
 //! configuration files reach the inner cargo, and [`CudaBuilder::offline`] and
 //! [`CudaBuilder::locked`] set the same here.
 
@@ -168,6 +179,8 @@ pub struct CudaBuilder {
     target_dir: Option<PathBuf>,
     offline: bool,
     locked: bool,
+    features: Vec<String>,
+    default_features: bool,
 }
 
 impl CudaBuilder {
@@ -185,6 +198,8 @@ impl CudaBuilder {
             target_dir: None,
             offline: false,
             locked: false,
+            features: Vec::new(),
+            default_features: true,
         }
     }
 
@@ -264,6 +279,37 @@ impl CudaBuilder {
         self
     }
 
+    /// Compiles the kernels crate with these of its features, besides its default ones; without any is the default.
+    ///
+    /// Cargo tells no build script which features of a *dependency* are on. So a feature of the kernels crate that the crate
+    /// around it turns on, in its `[dependencies]`, is on in what the host compiles alone, until it is named here as well:
+    /// what the simulated GPU runs and what a GPU runs would be two things. Where it depends on a feature of the crate
+    /// around it, that one's variable tells.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), cuda_builder::CudaBuilderError> {
+    /// use cuda_builder::CudaBuilder;
+    ///
+    /// // The crate around it has `f64 = ["kernels/f64"]` among its features.
+    /// let f64 = std::env::var_os("CARGO_FEATURE_F64").map(|_| "f64");
+    /// CudaBuilder::new("kernels").features(f64).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn features(mut self, features: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.features = features.into_iter().map(Into::into).collect();
+        self.features.sort_unstable();
+        self.features.dedup();
+        self
+    }
+
+    /// Whether the kernels crate is compiled with its default features, as it is unless told otherwise. To be the same as
+    /// in the `[dependencies]` of the crate around it: see [`features`](Self::features).
+    pub fn default_features(mut self, default_features: bool) -> Self {
+        self.default_features = default_features;
+        self
+    }
+
     /// Compiles, and returns the modules ordered by name and architecture.
     ///
     /// In a build script (`OUT_DIR` is set) it prints the lines that tell cargo when to rerun it,
@@ -300,6 +346,8 @@ impl CudaBuilder {
             fmt_debug: self.fmt_debug,
             offline: self.offline,
             locked: self.locked,
+            features: self.features.clone(),
+            default_features: self.default_features,
         };
         let compiler = Compiler {
             toolchain: &toolchain,
@@ -312,6 +360,10 @@ impl CudaBuilder {
         match out_dir {
             Some(_) => {
                 print_lines(&built.dependencies);
+                print_lines(&Dependencies {
+                    files: compiler.configurations(),
+                    ..Dependencies::default()
+                });
                 for line in built.warnings.iter().flat_map(|warning| warning.lines()) {
                     println!("cargo::warning={line}");
                 }
@@ -404,9 +456,18 @@ fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<B
         let build = match cache.find(&request) {
             Some(build) => build,
             None => {
-                let started = SystemTime::now();
-                let build = build_one(compiler, arch)?;
-                cache.store(&request, started, &build);
+                let lock = compiler.lock()?;
+                // Who had the folder may have built the same.
+                let build = match cache.find(&request) {
+                    Some(build) => build,
+                    None => {
+                        let started = SystemTime::now();
+                        let build = build_one(compiler, arch)?;
+                        cache.store(&request, started, &build);
+                        build
+                    }
+                };
+                drop(lock);
                 build
             }
         };

@@ -2,14 +2,18 @@
 //! What the inner cargo reports, one JSON object a line (`--message-format=json`): what is used here of it.
 
 use crate::json::{self, Value, elements, member, text};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A message of cargo's.
 pub(crate) enum Message {
     /// A crate is built.
     Artifact(Artifact),
-    /// A build script has run, with this folder as its `OUT_DIR`.
+    /// A build script has run.
     Script {
+        /// The id of its package.
+        package: String,
+        /// Its `OUT_DIR`.
         /// Absolute.
         out_dir: PathBuf,
     },
@@ -27,6 +31,8 @@ pub(crate) struct Artifact {
     pub(crate) target: String,
     /// The first file that was made.
     pub(crate) file: Option<PathBuf>,
+    /// Whether it is a build script.
+    pub(crate) is_script: bool,
     /// Whether it was built before.
     pub(crate) fresh: bool,
 }
@@ -61,9 +67,14 @@ impl Message {
                     .first()
                     .and_then(json::as_text)
                     .map(PathBuf::from),
+                is_script: elements(member(object, "target")?, "kind")
+                    .iter()
+                    .filter_map(json::as_text)
+                    .any(|kind| kind == "custom-build"),
                 fresh: *member(object, "fresh")?.get()?,
             })),
             "build-script-executed" => Some(Self::Script {
+                package: text(object, "package_id")?.into(),
                 out_dir: text(object, "out_dir")?.into(),
             }),
             "compiler-message" => {
@@ -95,6 +106,19 @@ impl Artifact {
         }
     }
 
+    /// The dep-info files of rustc: beside a library its own; a build script has its folder for itself.
+    pub(crate) fn dep_info(&self) -> Vec<PathBuf> {
+        let beside = self.beside("d").filter(|path| path.is_file());
+        let folder = self.file.as_deref().and_then(Path::parent).filter(|_| self.is_script);
+        let files = folder
+            .and_then(|folder| fs::read_dir(folder).ok())
+            .into_iter()
+            .flatten();
+        let files = files.flatten().map(|entry| entry.path());
+        let of_script = files.filter(|path| path.extension().is_some_and(|extension| extension == "d"));
+        beside.into_iter().chain(of_script).collect()
+    }
+
     /// What rustc left beside the library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
     pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
         let file: &Path = self.file.as_deref()?;
@@ -113,13 +137,13 @@ mod tests {
         let printed = br#"{"reason":"build-finished","success":true}
    Compiling k v0.1.0
 {"reason":"compiler-artifact","package_id":"path+file:///k#0.1.0","manifest_path":"/k/Cargo.toml","target":{"name":"k"},"filenames":["/t/deps/libk-1.rlib","/t/deps/libk-1.rmeta"],"fresh":true}
-{"reason":"build-script-executed","out_dir":"/t/out"}
+{"reason":"build-script-executed","package_id":"path+file:///k#0.1.0","out_dir":"/t/out"}
 {"reason":"compiler-message","message":{"message":"no","level":"error","spans":[],"rendered":null}}
 "#;
         let messages = Message::parse_all(printed);
         let [
             Message::Artifact(artifact),
-            Message::Script { out_dir },
+            Message::Script { package, out_dir },
             Message::Diagnostic(said),
         ] = &messages[..]
         else {
@@ -128,7 +152,7 @@ mod tests {
         assert_eq!((artifact.target.as_str(), artifact.fresh), ("k", true));
         assert_eq!(artifact.package_name(), "k");
         assert_eq!(artifact.beside("s").unwrap(), Path::new("/t/deps/k-1.s"));
-        assert_eq!(out_dir, Path::new("/t/out"));
+        assert_eq!((package, out_dir.as_path()), (&artifact.package, Path::new("/t/out")));
         assert_eq!((said.level.as_str(), said.rendered.as_str()), ("error", "no"));
         assert!(said.is_placeless);
     }
@@ -150,6 +174,7 @@ mod tests {
                 manifest: PathBuf::new(),
                 target: String::new(),
                 file: None,
+                is_script: false,
                 fresh: true,
             };
             assert_eq!(artifact.package_name(), name, "{id}");
