@@ -55,6 +55,10 @@ const NO_FMT_DEBUG: &str = "-Zfmt-debug=none";
 /// others when one has changed.
 const UNITS: &str = "-Ccodegen-units=1000000";
 
+/// What is said where a crate wants `std`.
+const NO_STD: &str = "A GPU has no `std`. A kernels crate begins with `#![no_std]`, and what it depends on has to do \
+    without as well, which many crates do by `default-features = false` in [dependencies].";
+
 /// The `CARGO_…` variables that say where crates come from and how many jobs may run; all others
 /// are the outer build's own settings. A final `_` stands for all that begin so.
 const INHERITED: [&str; 9] = [
@@ -523,6 +527,10 @@ fn failure(messages: &[Message], output: &Output) -> String {
     if errors.is_empty() {
         return stderr_of(output);
     }
+    // All other errors follow from this one, whose own advice is for who compiles std.
+    if let Some(error) = errors.iter().find(|error| error.contains("can't find crate for `std`")) {
+        return format!("{error}\n\n{NO_STD}");
+    }
     errors.join("\n\n")
 }
 
@@ -549,7 +557,7 @@ fn configurations(folder: &Path) -> BTreeSet<PathBuf> {
 /// The Cargo.toml of the workspace that a package with this manifest takes something from, if that is in a folder above.
 fn workspace_above(manifest: &Path) -> Option<PathBuf> {
     let mentions = |file: &Path, what: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(what));
-    if !mentions(manifest, "workspace") {
+    if mentions(manifest, "[workspace") || !mentions(manifest, "workspace") {
         return None;
     }
     let mut above = manifest.ancestors().skip(2).map(|folder| folder.join("Cargo.toml"));

@@ -43,6 +43,24 @@ fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
     );
 }
 
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn a_crate_that_wants_std_is_told_what_there_is_on_a_gpu() {
+    for (test, file, name) in [
+        ("std", "kernels/src/lib.rs", "fixture_kernels"),
+        ("std-below", "device_lib/src/lib.rs", "device_lib"),
+    ] {
+        let fixture = Fixture::new(test);
+        fixture.edit(file, |text| text.replace("#![no_std]", ""));
+        let message = fixture.build().unwrap_err().to_string();
+        let required = format!("`std` is required by `{name}`");
+        for part in [&*required, "begins with `#![no_std]`", "default-features = false"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(message.matches("error").count(), 1, "{message}");
+    }
+}
+
 /// As two operators of one name would have, in two modules of a crate.
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]

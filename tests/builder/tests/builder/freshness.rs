@@ -30,7 +30,7 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     files.sort();
     let mut reported = lines("cargo::rerun-if-changed=");
     // This machine's configuration of cargo counts too, if there is one.
-    reported.retain(|file| Path::new(file).starts_with(fixture.path("")));
+    reported.retain(|file| Path::new(file).file_stem().is_none_or(|name| name != "config"));
     reported.sort();
     assert_eq!(reported, files);
     assert_eq!(
