@@ -2,7 +2,7 @@
 //! What arrays and views have in common.
 
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Index, IndexMut, Range};
 use std::sync::Arc;
 
 use ndarray::Dimension;
@@ -182,5 +182,41 @@ fn unequal(operation: &'static str, a: &[usize], b: &[usize]) -> Error {
         operation,
         given: format!("shapes {a:?} and {b:?}"),
         wanted: "equal shapes".into(),
+    }
+}
+
+/// Elements that the host can borrow. Those in a device's memory are none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "elements in a device's memory cannot be borrowed, as an index would do",
+    label = "`get([i])?` copies one element to the host, `to_ndarray()?` all; `set([i], value)?` writes one"
+)]
+pub trait Places<I, T> {
+    fn place(&self, index: I) -> &T;
+    fn place_mut(&mut self, index: I) -> &mut T;
+}
+
+/// For the sake of what the compiler says of `x[i]`, which does not compile.
+#[doc(hidden)]
+#[diagnostic::do_not_recommend]
+impl<I, T, D> Index<I> for DeviceArrayRef<T, D>
+where
+    Self: Places<I, T>,
+{
+    type Output = T;
+
+    fn index(&self, index: I) -> &T {
+        self.place(index)
+    }
+}
+
+#[doc(hidden)]
+#[diagnostic::do_not_recommend]
+impl<I, T, D> IndexMut<I> for DeviceArrayRef<T, D>
+where
+    Self: Places<I, T>,
+{
+    fn index_mut(&mut self, index: I) -> &mut T {
+        self.place_mut(index)
     }
 }

@@ -49,3 +49,12 @@ fn large_arrays_are_written_shortened() {
     let shown = shown.to_string();
     assert_eq!(shown, format!("[{0},\n\n {0}]", wanted.replace("\n", "\n ")));
 }
+
+#[test]
+fn an_expression_says_that_it_is_not_computed() {
+    let (x, longer) = (upload(&array![1.0f32, 2.0]), upload(&array![1.0f32, 2.0, 3.0]));
+    let text = format!("{:?}", &x + &x);
+    assert_eq!(text, "Expr(f32, shape=[2], not computed: see eval)");
+    let text = format!("{:?}", &x + &longer);
+    assert!(text.starts_with("Expr(f32, ") && text.contains("[3]"), "{text}");
+}

@@ -142,12 +142,14 @@ mod scan;
 mod update;
 mod value;
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use ndarray::{Dimension, IntoDimension, Ix0};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
+use crate::error::Error;
 use node::{Node, Part};
 
 pub use any::AnyExpr;
@@ -178,6 +180,17 @@ pub struct Expr<'a, T, D> {
 impl<T, D> Clone for Expr<'_, T, D> {
     fn clone(&self) -> Self {
         Self::of(self.part.clone())
+    }
+}
+
+/// What it would be, for who prints it in place of its elements: they are not there before [`eval`](Expr::eval).
+impl<T, D> fmt::Debug for Expr<'_, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let element = std::any::type_name::<T>();
+        match &self.part {
+            Ok(node) => write!(f, "Expr({element}, shape={:?}, not computed: see eval)", node.shape),
+            Err(problem) => write!(f, "Expr({element}, {})", Error::from(problem.clone())),
+        }
     }
 }
 

@@ -86,6 +86,7 @@ pub mod global;
 pub mod grid;
 pub mod half;
 pub mod hint;
+mod index;
 pub mod io;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;

@@ -163,7 +163,14 @@ fn parameter_types(function: &ItemFn) -> syn::Result<Vec<Type>> {
         .inputs
         .iter()
         .map(|input| match input {
-            FnArg::Typed(input) => Ok((*input.ty).clone()),
+            FnArg::Typed(input) => match &*input.ty {
+                Type::Reference(reference) if reference.mutability.is_some() => {
+                    let message = "all threads would have this `&mut` at the same time: take a `SliceMut<'_, T>`, whose \
+                                   elements are written by `set(i, value)` and read by `get(i)`";
+                    Err(Error::new_spanned(reference, message))
+                }
+                parameter => Ok(parameter.clone()),
+            },
             FnArg::Receiver(this) => Err(Error::new_spanned(this, "a kernel is a free function, it has no self")),
         })
         .collect()
