@@ -577,3 +577,18 @@ proptest! {
         check(parts.last().unwrap(), "a random graph");
     }
 }
+
+#[test]
+fn a_number_before_an_array_is_one_before_its_expression() {
+    let (x, n) = (upload(&array![[1.0f32, 2.0], [4.0, 8.0]]), upload(&array![1i32, 2, 3]));
+    let same = |got: Expr<'_, f32, ndarray::Ix2>, wanted: Expr<'_, f32, ndarray::Ix2>| {
+        assert_eq!(
+            got.eval().unwrap().to_ndarray().unwrap(),
+            wanted.eval().unwrap().to_ndarray().unwrap()
+        );
+    };
+    same(1.0 - &x, 1.0 - x.expr());
+    same(2.0 * &*x + 1.0, 2.0 * x.expr() + 1.0);
+    same(8.0 / &x.t() % 3.0, 8.0 / x.t().expr() % 3.0);
+    assert_eq!((6 / &n).eval().unwrap().to_ndarray().unwrap(), array![6, 3, 2]);
+}

@@ -77,9 +77,23 @@ operators! {
     Bits: BitAnd bitand, BitOr bitor, BitXor bitxor;
 }
 
-/// One number before an expression of its type.
+/// One number before an expression or an array of its type.
 macro_rules! numbers {
-    ($traits:tt: $($type:ty),*) => { $(numbers!(@each $type, $traits);)* };
+    ($traits:tt: $($type:ty),*) => {$(
+        numbers!(@each $type, $traits);
+        numbers!(@array $type, $traits, &'a DeviceArray<$type, D>);
+        numbers!(@array $type, $traits, &'a DeviceArrayRef<$type, D>);
+        numbers!(@array $type, $traits, &'a DeviceView<'_, $type, D>);
+    )*};
+    (@array $type:ty, [$($trait:ident $method:ident),*], $right:ty) => {$(
+        impl<'a, D: Dimension> ops::$trait<$right> for $type {
+            type Output = Expr<'a, $type, D>;
+
+            fn $method(self, other: $right) -> Self::Output {
+                self.$method(other.expr())
+            }
+        }
+    )*};
     (@each $type:ty, [$($trait:ident $method:ident),*]) => {$(
         impl<'a, D: Dimension> ops::$trait<Expr<'a, $type, D>> for $type {
             type Output = Expr<'a, $type, D>;
