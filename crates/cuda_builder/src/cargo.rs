@@ -14,6 +14,7 @@
 
 use crate::lock::lock;
 use crate::message::{Artifact, Diagnostic, Message};
+use crate::script::{Script, printed_at};
 use crate::toolchain::{Kernels, Toolchain, same_file, stderr_of};
 use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache, cache::Request, deps::Dependencies, ptx};
 use std::collections::BTreeSet;
@@ -142,14 +143,10 @@ impl Compiler<'_> {
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
         self.begin(&path)?;
-        let output = self.run(arch, &arguments, &path)?;
-        let messages = Message::parse_all(&output.stdout);
-        if !output.status.success() {
-            return Err(CudaBuilderError::RustcFailed {
-                package: self.kernels.package.clone(),
-                arch: arch.target_cpu(),
-                diagnostics: failure(&messages, &output),
-            });
+        let mut messages = self.run(arch, &arguments, &path)?;
+        if self.outdate_scripts(&messages)? {
+            messages = self.run(arch, &arguments, &path)?;
+            self.outdate_scripts(&messages)?;
         }
         let text = self.finish(&path, &messages)?.ok_or_else(|| CudaBuilderError::NoPtx {
             package: self.kernels.package.clone(),
@@ -218,7 +215,7 @@ impl Compiler<'_> {
             "--message-format=json",
             "-Zbuild-std=core",
             // By what sources contain and not by their times: what is unpacked, moved or copied with its times changes and
-            // looks older than the build. What build scripts read cargo tells by its time all the same.
+            // looks older than the build.
             "-Zchecksum-freshness",
             // Paths in panics and line tables become relative to the workspace, to the package or
             // to /rustc/HASH. Messages keep the real ones.
@@ -382,7 +379,22 @@ impl Compiler<'_> {
     }
 
     /// Runs cargo to its end.
-    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Output, CudaBuilderError> {
+    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Vec<Message>, CudaBuilderError> {
+        let output = self.command(arch, arguments, ptx).output();
+        let output = output.map_err(|error| self.unusable(error.to_string()))?;
+        let messages = Message::parse_all(&output.stdout);
+        match output.status.success() {
+            true => Ok(messages),
+            false => Err(CudaBuilderError::RustcFailed {
+                package: self.kernels.package.clone(),
+                arch: arch.target_cpu(),
+                diagnostics: failure(&messages, &output),
+            }),
+        }
+    }
+
+    /// The inner cargo.
+    fn command(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Command {
         // One for every file of PTX: rustc starts afresh where an option is another one.
         let mut incremental = OsString::from("-Cincremental=");
         incremental.push(ptx.with_extension("incremental"));
@@ -411,9 +423,8 @@ impl Compiler<'_> {
             .args([UNITS, "-Zno-link"])
             .arg(incremental)
             // By itself rustc inlines before LLVM does only where it does not compile incrementally.
-            .args(self.settings.release.then_some("-Zinline-mir=yes"))
-            .output()
-            .map_err(|error| self.unusable(error.to_string()))
+            .args(self.settings.release.then_some("-Zinline-mir=yes"));
+        command
     }
 
     fn unusable(&self, reason: String) -> CudaBuilderError {
@@ -432,12 +443,7 @@ impl Compiler<'_> {
         dependencies.add_sources(&read(&profile.join(library).with_extension("d"))?, self.target_dir);
         dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
-        let artifacts = messages.iter().filter_map(|message| match message {
-            Message::Artifact(artifact) => Some(artifact),
-            _ => None,
-        });
-        let artifacts = artifacts.collect::<Vec<_>>();
-        for artifact in &artifacts {
+        for artifact in messages.iter().filter_map(Message::artifact) {
             dependencies.packages.insert(artifact.package_name().to_owned());
             if self.is_local(artifact) {
                 dependencies.files.insert(artifact.manifest.clone());
@@ -450,25 +456,39 @@ impl Compiler<'_> {
             }
         }
         for message in messages {
-            let Message::Script { package, out_dir } = message else {
-                continue;
-            };
-            // cargo keeps what the script printed beside its folder.
-            let is_told = dependencies.add_script(&read(&out_dir.with_file_name("output"))?);
-            let mut artifacts = artifacts.iter();
-            let artifact = artifacts.find(|artifact| artifact.package == *package && self.is_local(artifact));
-            if let Some(artifact) = artifact.filter(|_| !is_told) {
-                // Then cargo runs it again for any file of the package.
-                dependencies
-                    .files
-                    .extend(artifact.manifest.parent().map(Path::to_owned));
+            if let Message::Script { out_dir, .. } = message {
+                dependencies.add_script(&read(&printed_at(out_dir))?);
             }
+        }
+        for script in self.local_scripts(messages) {
+            dependencies.files.extend(script.reads()?);
         }
         let workspace = ["Cargo.toml", "Cargo.lock"].map(|name| self.kernels.workspace.join(name));
         dependencies
             .workspace
             .extend(workspace.into_iter().filter(|path| path.is_file()));
         Ok(dependencies)
+    }
+
+    /// The build scripts of packages in the user's folders.
+    fn local_scripts(&self, messages: &[Message]) -> impl Iterator<Item = Script> {
+        messages.iter().filter_map(|message| {
+            let Message::Script { package: of, out_dir } = message else {
+                return None;
+            };
+            let is_its = |artifact: &&Artifact| artifact.package == *of && self.is_local(artifact);
+            let mut artifacts = messages.iter().filter_map(Message::artifact);
+            Some(Script::new(&artifacts.find(is_its)?.manifest, out_dir))
+        })
+    }
+
+    /// Has cargo run those scripts again that it should have run. Whether there are any.
+    fn outdate_scripts(&self, messages: &[Message]) -> Result<bool, CudaBuilderError> {
+        let mut is_any = false;
+        for script in self.local_scripts(messages) {
+            is_any |= script.outdate()?;
+        }
+        Ok(is_any)
     }
 
     /// Whether a crate is in a folder of the user's, rather than from a registry or the toolchain.
@@ -496,10 +516,7 @@ fn is_foreign(name: &str) -> bool {
 
 /// The assembly that rustc wrote for a crate, by cargo's message.
 fn assembly_of(message: &Message) -> Option<PathBuf> {
-    match message {
-        Message::Artifact(artifact) => artifact.beside("s"),
-        _ => None,
-    }
+    message.artifact()?.beside("s")
 }
 
 /// The rendered diagnostics of one level, without the lines that only count them.

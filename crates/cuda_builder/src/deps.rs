@@ -47,20 +47,10 @@ impl Dependencies {
     }
 
     /// Adds the environment variables that a build script said it read, but for the one that the inner cargo is given.
-    /// Says whether the script has said at all what it reads; the files are in cargo's dep-info.
-    pub(crate) fn add_script(&mut self, printed: &str) -> bool {
-        let instructions = printed.lines().filter_map(|line| {
-            let instruction = line.strip_prefix("cargo::").or_else(|| line.strip_prefix("cargo:"))?;
-            instruction.strip_prefix("rerun-if-")
-        });
-        let mut is_told = false;
-        for instruction in instructions {
-            is_told = true;
-            let name = instruction.strip_prefix("env-changed=");
-            let name = name.filter(|name| *name != "RUSTC_BOOTSTRAP");
-            self.variables.extend(name.map(String::from));
-        }
-        is_told
+    pub(crate) fn add_script(&mut self, printed: &str) {
+        let names = instructions(printed).filter_map(|instruction| instruction.strip_prefix("rerun-if-env-changed="));
+        let names = names.filter(|name| *name != "RUSTC_BOOTSTRAP");
+        self.variables.extend(names.map(String::from));
     }
 
     /// Adds all that `other` has.
@@ -90,6 +80,12 @@ impl Dependencies {
             .map(|name| format!("cargo::rerun-if-env-changed={name}"));
         files.chain(variables)
     }
+}
+
+/// What a build script has told cargo, line by line.
+pub(crate) fn instructions(printed: &str) -> impl Iterator<Item = &str> {
+    let lines = printed.lines();
+    lines.filter_map(|line| line.strip_prefix("cargo::").or_else(|| line.strip_prefix("cargo:")))
 }
 
 /// The file at `path`, or all files in the folder there, in order.
@@ -163,11 +159,9 @@ mod tests {
     #[test]
     fn build_scripts_name_variables() {
         let mut dependencies = Dependencies::default();
-        let is_told = dependencies
+        dependencies
             .add_script("cargo:rerun-if-env-changed=A\ncargo::rerun-if-env-changed=B\ncargo::rerun-if-changed=C\nD\n");
-        assert!(is_told);
         assert_eq!(dependencies.variables, ["A", "B"].map(String::from).into());
-        assert!(!dependencies.add_script("cargo::rustc-env=A=B\nrerun-if-changed=C\n"));
     }
 
     #[test]

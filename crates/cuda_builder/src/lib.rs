@@ -62,7 +62,7 @@
 //! file of its package; an environment variable that one of them is compiled with; a configuration file of cargo's. That a
 //! file has changed cargo tells by its time. What is then compiled again the files' contents decide, so that a file
 //! which is older than the build (unpacked, copied with its time, in a folder that was moved) is no less a change, and one
-//! that was only touched is none; but for what a dependency's build script reads, where cargo has nothing but times.
+//! that was only touched is none.
 //!
 //! # Features
 //!
@@ -111,6 +111,7 @@ mod lock;
 mod message;
 mod output;
 mod ptx;
+mod script;
 mod toolchain;
 mod workspace;
 

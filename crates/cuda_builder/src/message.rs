@@ -57,6 +57,14 @@ impl Message {
         objects.filter_map(|object| Self::parse(&object)).collect()
     }
 
+    /// The crate that is built, if the message is about one.
+    pub(crate) fn artifact(&self) -> Option<&Artifact> {
+        match self {
+            Self::Artifact(artifact) => Some(artifact),
+            _ => None,
+        }
+    }
+
     fn parse(object: &Value) -> Option<Self> {
         match text(object, "reason")? {
             "compiler-artifact" => Some(Self::Artifact(Artifact {

@@ -165,6 +165,7 @@ fn what_a_build_script_reads_counts() {
         let build = kept(test, |fixture| with_script(fixture, instruction));
         let first = build.written();
         build.fixture.write("device_lib/data/a", "three");
+        build.fixture.make_old("device_lib/data/a");
         let (compiled, printed) = build.build(|_| ());
         assert_ne!(compiled, 0, "{test}");
         assert!(build.written() != first, "{test}");
