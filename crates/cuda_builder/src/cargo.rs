@@ -17,7 +17,7 @@ use crate::message::{Artifact, Diagnostic, Message};
 use crate::script::{Script, printed_at};
 use crate::toolchain::{Kernels, Toolchain, same_file, stderr_of};
 use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache, cache::Request, deps::Dependencies, ptx};
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -192,7 +192,7 @@ impl Compiler<'_> {
     }
 
     /// Cargo's configuration files that apply to the build.
-    pub(crate) fn configurations(&self) -> BTreeSet<PathBuf> {
+    pub(crate) fn configurations(&self) -> Vec<PathBuf> {
         configurations(self.kernels.manifest.parent().unwrap_or(Path::new(".")))
     }
 
@@ -551,21 +551,22 @@ fn failure(messages: &[Message], output: &Output) -> String {
     errors.join("\n\n")
 }
 
-/// Cargo's configuration files that apply in `folder`, with those that they include.
-fn configurations(folder: &Path) -> BTreeSet<PathBuf> {
+/// Cargo's configuration files that apply in `folder`, with those that they include. The order is the same in every clone.
+fn configurations(folder: &Path) -> Vec<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let folders = folder.ancestors().map(|folder| folder.join(".cargo")).chain(home);
-    let mut rest: Vec<PathBuf> = folders
+    let mut rest: VecDeque<_> = folders
         .flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)))
         .collect();
-    let mut files = BTreeSet::new();
-    while let Some(file) = rest.pop() {
+    let mut files = Vec::new();
+    while let Some(file) = rest.pop_front() {
         let Ok(text) = fs::read_to_string(&file) else { continue };
-        if files.insert(file.clone()) {
+        if !files.contains(&file) {
             // What is included has to be named so. A string that only looks like it does no harm.
-            let strings = text.split(['"', '\'']).filter(|string| string.ends_with(".toml"));
-            rest.extend(strings.map(|name| file.with_file_name(name)));
+            let names = text.split(['"', '\'']).filter(|string| string.ends_with(".toml"));
+            rest.extend(names.map(|name| file.with_file_name(name)));
+            files.push(file);
         }
     }
     files

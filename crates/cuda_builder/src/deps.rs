@@ -101,12 +101,16 @@ pub(crate) fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// What is in a folder, in order, and whether something was left out: cargo's target folders, which say that they are
-/// caches, and what git keeps.
+/// caches, what git keeps, and links to a folder around this one.
 fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, bool)> {
     let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
     let all = entries.len();
-    entries.retain(|path| !path.ends_with(".git") && !path.join("CACHEDIR.TAG").is_file());
+    let folder = folder.canonicalize()?;
+    entries.retain(|path| {
+        let is_around = path.is_symlink() && path.canonicalize().is_ok_and(|path| folder.starts_with(path));
+        !path.ends_with(".git") && !path.join("CACHEDIR.TAG").is_file() && !is_around
+    });
     entries.sort();
     let is_part = entries.len() < all;
     Ok((entries, is_part))
@@ -176,5 +180,46 @@ mod tests {
             lines,
             ["cargo::rerun-if-env-changed=TILE", "cargo::rerun-if-env-changed=UNSET"]
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn of_a_folder_all_counts_but_what_is_built_and_what_is_around_it() {
+        let folder = std::env::temp_dir().join(format!("cuda_builder-deps-{}", std::process::id()));
+        for file in [
+            "b/target/CACHEDIR.TAG",
+            "b/target/x",
+            "b/.git/x",
+            "b/src/x",
+            "a",
+            "b/.x",
+        ] {
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        std::os::unix::fs::symlink(&folder, folder.join("b/around")).unwrap();
+        let paths = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+        assert_eq!(files_at(&folder).unwrap(), paths(&["a", "b/.x", "b/src/x"]));
+        assert_eq!(files_at(&folder.join("a")).unwrap(), paths(&["a"]));
+        // Cargo would look at all that is in b.
+        let lines = |name: &str| -> Vec<String> {
+            let files = [folder.join(name)].into();
+            let dependencies = Dependencies {
+                files,
+                ..Dependencies::default()
+            };
+            dependencies.cargo_lines().collect()
+        };
+        let line = |path: PathBuf| format!("cargo::rerun-if-changed={}", path.display());
+        assert_eq!(
+            lines("b"),
+            paths(&["b/.x", "b/src"]).into_iter().map(line).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            lines("b/src"),
+            paths(&["b/src"]).into_iter().map(line).collect::<Vec<_>>()
+        );
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -362,7 +362,7 @@ impl CudaBuilder {
             Some(_) => {
                 print_lines(&built.dependencies);
                 print_lines(&Dependencies {
-                    files: compiler.configurations(),
+                    files: compiler.configurations().into_iter().collect(),
                     ..Dependencies::default()
                 });
                 for line in built.warnings.iter().flat_map(|warning| warning.lines()) {
