@@ -9,6 +9,7 @@ use crate::cache::hash;
 use crate::deps::{files_at, instructions};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A build script that has run, in this build or an earlier one.
@@ -38,12 +39,18 @@ impl Script {
         Ok(paths.map(|path| self.package.join(path)).collect())
     }
 
-    /// What cargo knows it by: `.fingerprint/NAME-HASH` beside `build/NAME-HASH`.
-    fn fingerprint(&self) -> PathBuf {
+    /// What cargo knows of it, and of the crates of its package, which are made from what it gives:
+    /// `.fingerprint/NAME-HASH` beside `build/NAME-HASH`.
+    fn fingerprints(&self) -> io::Result<Vec<PathBuf>> {
         let mut folders = self.output.ancestors().skip(1);
-        let name = folders.next().and_then(Path::file_name).unwrap_or_default();
+        let own = folders.next().and_then(package_of).unwrap_or_default();
         let profile = folders.nth(1).unwrap_or(Path::new(""));
-        profile.join(".fingerprint").join(name)
+        let entries = fs::read_dir(profile.join(".fingerprint"))?.map(|entry| Ok(entry?.path()));
+        let entries = entries.collect::<io::Result<Vec<_>>>()?;
+        Ok(entries
+            .into_iter()
+            .filter(|path| package_of(path) == Some(own))
+            .collect())
     }
 
     /// Has cargo run it again if it should have by now, and says whether that is so; else records what it has read.
@@ -67,13 +74,22 @@ impl Script {
         let before = fs::read_to_string(&record).unwrap_or_default();
         let is_misled = before.strip_prefix(&ran).is_some_and(|before| before != contents);
         if is_misled {
-            let fingerprint = self.fingerprint();
-            fs::remove_dir_all(&fingerprint).map_err(CudaBuilderError::io("remove", &fingerprint))?;
+            let fingerprints = self
+                .fingerprints()
+                .map_err(CudaBuilderError::io("read", &self.output))?;
+            for path in fingerprints {
+                fs::remove_dir_all(&path).map_err(CudaBuilderError::io("remove", &path))?;
+            }
         } else {
             fs::write(&record, ran + &contents).map_err(CudaBuilderError::io("write", &record))?;
         }
         Ok(is_misled)
     }
+}
+
+/// The package's name in that of a folder, before the hash.
+fn package_of(folder: &Path) -> Option<&str> {
+    Some(folder.file_name()?.to_str()?.rsplit_once('-')?.0)
 }
 
 /// Where cargo keeps what a build script with this `OUT_DIR` printed.
@@ -86,12 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_script_reads_is_what_it_says_or_all_of_its_package() {
+    fn what_a_script_reads_and_what_is_made_from_it() {
         let folder = std::env::temp_dir().join(format!("cuda_builder-script-{}", std::process::id()));
         let out_dir = folder.join("release/build/k-1/out");
         fs::create_dir_all(&out_dir).unwrap();
         let script = Script::new(Path::new("/k/Cargo.toml"), &out_dir);
-        assert_eq!(script.fingerprint(), folder.join("release/.fingerprint/k-1"));
+        let known = ["k-1", "k-2", "k-2-1", "other-1"].map(|name| folder.join("release/.fingerprint").join(name));
+        known.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+        let mut fingerprints = script.fingerprints().unwrap();
+        fingerprints.sort();
+        assert_eq!(fingerprints, known[..2]);
         for (printed, paths) in [
             ("", &["/k"][..]),
             ("cargo::rustc-env=A=B\nrerun-if-changed=C\n", &["/k"]),

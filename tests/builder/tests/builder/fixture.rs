@@ -148,6 +148,8 @@ pub(crate) struct Cached {
     pub(crate) fixture: Fixture,
     pub(crate) cargo: PathBuf,
     pub(crate) cache: PathBuf,
+    /// Whether it builds for the first of two architectures alone.
+    pub(crate) one_arch: bool,
 }
 
 #[cfg(unix)]
@@ -166,7 +168,13 @@ impl Cached {
         fs::write(&cargo, format!("#!/bin/sh\necho $1 >> '{log}'\nexec '{real}' \"$@\"\n")).unwrap();
         fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
         let cache = cache.to_owned();
-        Self { fixture, cargo, cache }
+        let one_arch = false;
+        Self {
+            fixture,
+            cargo,
+            cache,
+            one_arch,
+        }
     }
 
     /// Builds, and says how often the compiler ran, and what the build script printed.
@@ -181,6 +189,9 @@ impl Cached {
     pub(crate) fn run(&self, configure: impl FnOnce(&mut Command)) -> Output {
         self.fixture.run_build_script(|command| {
             command.env("CARGO", &self.cargo).env("XDG_CACHE_HOME", &self.cache);
+            if self.one_arch {
+                command.env("FIXTURE_ONE_ARCH", "1");
+            }
             configure(command);
         })
     }
