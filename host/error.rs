@@ -172,7 +172,8 @@ pub enum Error {
     #[error(
         "kernel `{kernel}`: the device was given no PTX of package `{package}` {version} that has it and that it can \
          run; see Device::register_kernels. A crate that was built with WARPSMITH_SIM_ONLY set, or without the source of \
-         Rust's `core` (`rustup component add rust-src`), has none"
+         Rust's `core` (`rustup component add rust-src`), has none; and one has none of a kernel that is behind a \
+         feature, unless its build script names that too (CudaBuilder::features)"
     )]
     NoModule {
         /// The kernel.
