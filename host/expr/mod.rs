@@ -229,7 +229,7 @@ pub fn scalar<T: Value>(value: T) -> Expr<'static, T, Ix0> {
 ///
 /// # Errors
 ///
-/// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+/// Evaluating it is [`Error::Axes`] if there is no such axis.
 ///
 /// # Examples
 ///
