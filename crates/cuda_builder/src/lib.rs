@@ -64,16 +64,16 @@
 //! which is older than the build (unpacked, copied with its time, in a folder that was moved) is no less a change, and one
 //! that was only touched is none.
 //!
-//! # Features
-//!
-//! The kernels crate is compiled with its default features and those that [`CudaBuilder::features`] names, not with those
-//! that the crate around it asks for in its `[dependencies]`, of which cargo tells no build script.
-//!
 //! rustc compiles the kernels crate in units, on all cores and incrementally: after an edit only the units whose code
 //! it changed are compiled again. `#[kernel]` puts sixteen entries of a kernel into a unit; what the entries call is
 //! compiled into each unit that uses it, so that nothing is left to call. What a unit does not have itself (a `static`,
 //! the panic handler) is linked in when the PTX is split into modules. The modules are the same, byte for byte, however
 //! the build came by them.
+//!
+//! # Features
+//!
+//! The kernels crate is compiled with its default features and those that [`CudaBuilder::features`] names, not with those
+//! that the crate around it asks for in its `[dependencies]`, of which cargo tells no build script.
 //!
 //! # The cache
 //!
