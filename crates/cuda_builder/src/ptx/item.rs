@@ -38,7 +38,7 @@ pub(super) struct Item<'a> {
     /// The names it declares or defines: one, but for variables declared together and for debug
     /// sections, whose names are their labels.
     pub(super) names: Vec<&'a str>,
-    /// All its words, those of its names included.
+    /// All its words but registers and numbers, those of its names included.
     pub(super) words: Vec<&'a str>,
 }
 
@@ -133,11 +133,15 @@ impl<'a> ItemParser<'a> {
     }
 
     fn word(&mut self, word: &'a str) {
+        let first = word.as_bytes()[0];
+        // A register, or a number: half of all words, and no name, so that nobody looks them up.
+        if first == b'%' || first.is_ascii_digit() {
+            return;
+        }
         self.words.push(word);
         if self.open.is_empty() {
             self.is_entry |= word == ".entry";
-            let plain = !word.starts_with(|c: char| c == '.' || c == '%' || c.is_ascii_digit());
-            if self.name_next && plain {
+            if self.name_next && first != b'.' {
                 self.names.push(word);
                 self.name_next = false;
             }
@@ -261,6 +265,13 @@ mod tests {
         ] {
             assert_eq!(names(text), [expected], "{text}");
         }
+    }
+
+    #[test]
+    fn registers_and_numbers_are_no_words() {
+        let text = ".func f() { mov.u32 %r1, 7; add.s32 %r2, %r1, sh; st.u32 [$L_1+4], 0f3F800000; }";
+        let words = [".func", "f", "mov.u32", "add.s32", "sh", "st.u32", "$L_1"];
+        assert_eq!(parse(text).unwrap().items[0].words, words);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PTX text to tokens: just enough to find where things begin and end and which names they use.
+//!
+//! Byte by byte where most of a text is, as build scripts are not optimised as a rule.
 
 use super::PtxError;
 
@@ -44,14 +46,19 @@ impl<'a> Lexer<'a> {
 
     /// The next token, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Token>, PtxError> {
-        let rest = &self.text[self.position..];
-        let blank = rest.len() - rest.trim_start().len();
-        self.advance(blank);
+        self.skip_blank();
         let rest = &self.text[self.position..];
         let Some(first) = rest.chars().next() else {
             return Ok(None);
         };
-        let (kind, length) = if rest.starts_with("//") {
+        let (kind, length) = if is_word(first) {
+            // All such characters are bytes of their own.
+            let mut length = 1;
+            while rest.as_bytes().get(length).is_some_and(|&byte| is_word(byte.into())) {
+                length += 1;
+            }
+            (TokenKind::Word, length)
+        } else if rest.starts_with("//") {
             (TokenKind::Comment, rest.find('\n').unwrap_or(rest.len()))
         } else if let Some(inside) = rest.strip_prefix("/*") {
             let length = inside.find("*/");
@@ -59,14 +66,15 @@ impl<'a> Lexer<'a> {
             (TokenKind::Comment, length + 4)
         } else if first == '"' {
             (TokenKind::Str, self.string_length(rest)?)
-        } else if is_word(first) {
-            let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-            (TokenKind::Word, length)
         } else {
             (TokenKind::Punct(first), first.len_utf8())
         };
         let (start, line) = (self.position, self.line);
-        self.advance(length);
+        // No other token goes over lines.
+        match kind {
+            TokenKind::Comment => self.advance(length),
+            _ => self.position += length,
+        }
         Ok(Some(Token {
             kind,
             start,
@@ -81,6 +89,19 @@ impl<'a> Lexer<'a> {
         let rest = &self.text[self.position..];
         self.advance(rest.find('\n').unwrap_or(rest.len()));
         self.position
+    }
+
+    /// Goes to what is not blank.
+    fn skip_blank(&mut self) {
+        let text = self.text.as_bytes();
+        while let Some(&byte) = text.get(self.position) {
+            match byte {
+                b'\n' => self.line += 1,
+                _ if byte.is_ascii_whitespace() => {}
+                _ => break,
+            }
+            self.position += 1;
+        }
     }
 
     /// Bytes of the string that `rest` starts with. PTX strings do not span lines.
