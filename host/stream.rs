@@ -280,6 +280,11 @@ impl Stream {
 
     /// `len` counters that are 0, for one launch on this stream; to be given back if its kernel leaves them at 0.
     pub(crate) fn take_counters(&self, len: usize) -> Result<Lease<'_, u32>> {
+        self.take_zeros(len)
+    }
+
+    /// The same of words that are zeros.
+    pub(crate) fn take_zeros<W>(&self, len: usize) -> Result<Lease<'_, W>> {
         match Capture::of(self) {
             Some(capture) => capture.lease(len, Contents::Counters),
             None => self.inner.counters.take(len),

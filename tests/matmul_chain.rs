@@ -59,7 +59,8 @@ macro_rules! chains {
             ];
 
             impl Scaling {
-                fn of(self, sum: $float) -> $float {
+                /// What becomes of a sum.
+                pub fn of(self, sum: $float) -> $float {
                     let scaled = match self.beta {
                         0.0 => self.alpha * sum,
                         beta => beta.mul_add(self.old, self.alpha * sum),

@@ -9,18 +9,21 @@ use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
-use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes};
+use kernels_gpu::matmul::dmma::{
+    DmmaShape, NARROW_TILE_N, PARTED_ROWS, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes,
+};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
 use kernels_gpu::matmul::mma::{MmaShape, Narrow, shared_bytes_of, threads_of};
-use ndarray::{Array1, Array3, ArrayView3, Ix3, s};
+use ndarray::{Array1, Array3, ArrayView3, Ix3, Ix4, IxDyn, s};
 use warpsmith::{Device, DeviceArray, DeviceView, LaunchConfig, Stream};
 
 /// A stack on the device as the kernel takes it: along its lines or along k, which are last then, with lines that are longer
-/// than the matrices' and of an even length.
+/// than the matrices' and of an even length. Where they are multiples of 16 and lie last, they are in pieces of as many.
 struct Operand {
-    array: DeviceArray<f64, Ix3>,
+    array: DeviceArray<f64, Ix4>,
     along_lines: bool,
+    in_one: bool,
     last: usize,
 }
 
@@ -29,33 +32,80 @@ impl Operand {
     fn new(stream: &Stream, of: ArrayView3<'_, f64>, along_lines: bool) -> Self {
         let of = if along_lines { of.permuted_axes([0, 2, 1]) } else { of };
         let (batch, rows, last) = of.dim();
-        let mut longer = Array3::from_elem((batch, rows, last.next_multiple_of(2) + 2), f64::NAN);
+        let in_one = along_lines && last.is_multiple_of(16);
+        let length = if in_one {
+            last + 16
+        } else {
+            last.next_multiple_of(2) + 2
+        };
+        let width = if in_one { 16 } else { length };
+        let mut longer = Array3::from_elem((batch, rows, length), f64::NAN);
         longer.slice_mut(s![.., .., ..last]).assign(&of);
+        let pieces = longer
+            .into_shape_with_order((batch, rows, length / width, width))
+            .unwrap();
         Self {
-            array: DeviceArray::from_ndarray(stream, &longer).unwrap(),
+            array: DeviceArray::from_ndarray(stream, &pieces).unwrap(),
             along_lines,
+            in_one,
             last,
         }
     }
 
-    fn view(&self) -> DeviceView<'_, f64, Ix3> {
-        self.array.slice(s![.., .., ..self.last]).unwrap()
+    /// The matrices, as the kernel's map has them.
+    fn view(&self) -> DeviceView<'_, f64, IxDyn> {
+        if self.in_one {
+            let pieces = self.array.slice(s![.., .., ..self.last / 16, ..]).unwrap();
+            return pieces.permuted_axes([0, 2, 1, 3]).unwrap().into_dyn();
+        }
+        match self.along_lines {
+            true => {
+                let lines = self.array.slice(s![.., .., .., ..self.last]).unwrap();
+                lines.permuted_axes([0, 2, 1, 3]).unwrap().into_dyn()
+            }
+            false => self.array.slice(s![.., .., 0, ..self.last]).unwrap().into_dyn(),
+        }
     }
 
     /// The tile of the kernel's map, of so many lines.
-    fn tile(&self, lines: usize) -> [usize; 3] {
-        [1, if self.along_lines { 16 } else { lines }, TILE_K]
+    fn tile(&self, lines: usize) -> Vec<usize> {
+        match (self.along_lines, self.in_one) {
+            (false, _) => vec![1, lines, TILE_K],
+            (true, false) => vec![1, 1, TILE_K, 16],
+            (true, true) => vec![1, lines / 16, TILE_K, 16],
+        }
     }
 }
 
-/// The grid's blocks, and the number of tiles that are cut into a share for each.
+/// The grid's blocks, the number of tiles that are cut into a share for each, and the parts of k that blocks have side by side,
+/// with the steps of all but the last.
 #[derive(Clone, Copy)]
 struct Blocks {
     count: u32,
     cut: u32,
+    parts: u32,
+    share: u32,
+    /// Whether tiles have half the columns.
+    is_narrow: bool,
 }
 
-const ONE_BLOCK: Blocks = Blocks { count: 1, cut: 0 };
+const ONE_BLOCK: Blocks = Blocks {
+    count: 1,
+    cut: 0,
+    parts: 1,
+    share: 0,
+    is_narrow: false,
+};
+
+impl Blocks {
+    const fn new(count: u32, cut: u32) -> Self {
+        Self {
+            count,
+            cut,
+            ..ONE_BLOCK
+        }
+    }
+}
 
 /// Launches `K`, whose tiles have so many rows.
 fn launch<K: Kernel<Params = DmmaParams>>(
@@ -68,33 +118,41 @@ fn launch<K: Kernel<Params = DmmaParams>>(
     let stream = c.stream().clone();
     let [batch, m, n] = *c.shape() else { unreachable!() };
     let k = if a.along_lines { a.array.shape()[1] } else { a.last };
+    let columns = if blocks.is_narrow { NARROW_TILE_N } else { TILE_N };
     let (a_view, b_view) = (a.view(), b.view());
     let (x, y) = (
         a_view.tensor_map(&a.tile(rows), Swizzle::B128).unwrap(),
-        b_view.tensor_map(&b.tile(TILE_N), Swizzle::B128).unwrap(),
+        b_view.tensor_map(&b.tile(columns), Swizzle::B128).unwrap(),
     );
-    let tiles = (batch * m.div_ceil(rows) * n.div_ceil(TILE_N)) as u32;
+    let tiles = (batch * m.div_ceil(rows) * n.div_ceil(columns)) as u32;
     let shape = DmmaShape {
         whole: tiles - blocks.cut,
-        share: (blocks.cut * k.div_ceil(TILE_K) as u32).div_ceil(blocks.count),
+        share: match blocks.parts {
+            1 => (blocks.cut * k.div_ceil(TILE_K) as u32).div_ceil(blocks.count),
+            _ => blocks.share,
+        },
         batch: batch as u32,
         m: m as u32,
         n: n as u32,
         k: k as u32,
+        is_narrow: blocks.is_narrow.into(),
         a_step: (a.array.shape()[0] > 1).into(),
         b_step: (b.array.shape()[0] > 1).into(),
+        a_in_one: a.in_one.into(),
+        b_in_one: b.in_one.into(),
     };
     let config = LaunchConfig {
         dynamic_shared: shared_bytes(rows),
-        ..LaunchConfig::new(blocks.count, THREADS as u32)
+        ..LaunchConfig::new((blocks.count, blocks.parts), THREADS as u32)
     };
     let added: Vec<f64> = scaling.added.into_iter().collect();
     let (none, added) = (
         DeviceArray::zeros(&stream, 0).unwrap(),
         DeviceArray::from_ndarray(&stream, &Array1::from(added)).unwrap(),
     );
-    let count = blocks.count as usize;
-    let mut partials = DeviceArray::from_elem(&stream, count * rows * TILE_N, f64::NAN).unwrap();
+    let count = (blocks.count * blocks.parts) as usize;
+    let unwritten = if blocks.parts > 1 { 0.0 } else { f64::NAN };
+    let mut partials = DeviceArray::from_elem(&stream, count * rows * TILE_N, unwritten).unwrap();
     let mut flags = DeviceArray::zeros(&stream, count * WARPS).unwrap();
     let Scaling { alpha, beta, .. } = scaling;
     let args = (
@@ -114,6 +172,10 @@ fn launch<K: Kernel<Params = DmmaParams>>(
     // added is that of all places, and there is room for all sums and flags.
     unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
     assert_eq!(flags.to_ndarray().unwrap(), Array1::<u32>::zeros(count * WARPS));
+    if blocks.parts > 1 {
+        let zeros = partials.to_ndarray().unwrap();
+        assert!(zeros.iter().all(|zero| zero.to_bits() == 0));
+    }
 }
 
 fn launch_by<A: Side, B: Side>(
@@ -149,9 +211,10 @@ fn launch_warps([a, b]: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>, scaling: S
     let [batch, m, n] = *c.shape() else { unreachable!() };
     let k = if a.along_lines { a.array.shape()[1] } else { a.last };
     let strides = |of: &Operand| {
-        let [batch, rows, last] = *of.array.shape() else {
+        let [batch, rows, pieces, width] = *of.array.shape() else {
             unreachable!()
         };
+        let last = pieces * width;
         [if batch == 1 { 0 } else { rows * last }, last]
     };
     let shape = MmaShape {
@@ -233,14 +296,29 @@ fn instructions_of_a_warp() {
 
 /// By tiles of each size.
 fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: Blocks, scaling: Scaling) {
-    for rows in [32, 64, 128] {
-        let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| match operands.map(|of| of.along_lines) {
-            [false, false] => launch_by::<KMajor, KMajor>(rows, blocks, operands, c, scaling),
-            [false, true] => launch_by::<KMajor, MnMajor>(rows, blocks, operands, c, scaling),
-            [true, false] => launch_by::<MnMajor, KMajor>(rows, blocks, operands, c, scaling),
-            [true, true] => launch_by::<MnMajor, MnMajor>(rows, blocks, operands, c, scaling),
+    for (rows, is_narrow) in [(32, true), (32, false), (64, false), (128, false)] {
+        let blocks = Blocks { is_narrow, ..blocks };
+        let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| {
+            launch_tiles(rows, blocks, operands, c, scaling);
         };
-        check_layouts(&devices(), &format!("{rows} rows"), batches, shape, scaling, launch);
+        check_layouts(
+            &devices(),
+            &format!("{rows} rows, narrow {is_narrow}"),
+            batches,
+            shape,
+            scaling,
+            launch,
+        );
+    }
+}
+
+/// By tiles of so many rows, as the operands lie.
+fn launch_tiles(rows: usize, blocks: Blocks, operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>, scaling: Scaling) {
+    match operands.map(|of| of.along_lines) {
+        [false, false] => launch_by::<KMajor, KMajor>(rows, blocks, operands, c, scaling),
+        [false, true] => launch_by::<KMajor, MnMajor>(rows, blocks, operands, c, scaling),
+        [true, false] => launch_by::<MnMajor, KMajor>(rows, blocks, operands, c, scaling),
+        [true, true] => launch_by::<MnMajor, MnMajor>(rows, blocks, operands, c, scaling),
     }
 }
 
@@ -259,15 +337,15 @@ fn tiles_that_are_not_full() {
 
 #[test]
 fn batches_and_one_matrix_for_all() {
-    check_kernels([3, 3], [20, 24, 5], Blocks { count: 2, cut: 0 }, PLAIN);
+    check_kernels([3, 3], [20, 24, 5], Blocks::new(2, 0), PLAIN);
     check_kernels([1, 2], [17, 8, 24], ONE_BLOCK, PLAIN);
-    check_kernels([2, 1], [9, 15, 16], Blocks { count: 3, cut: 0 }, PLAIN);
+    check_kernels([2, 1], [9, 15, 16], Blocks::new(3, 0), PLAIN);
 }
 
 /// Blocks that begin a tile, end one, and compute others whole, before that and in between; the last share may be shorter.
 #[test]
 fn tiles_that_are_cut_along_k() {
-    let blocks = |count, cut| Blocks { count, cut };
+    let blocks = Blocks::new;
     check_kernels([1, 1], [20, 300, 40], blocks(2, 3), PLAIN);
     check_kernels([5, 1], [9, 15, 36], blocks(2, 3), PLAIN);
     check_kernels([4, 4], [7, 130, 33], blocks(3, 5), PLAIN);
@@ -276,6 +354,81 @@ fn tiles_that_are_cut_along_k() {
     check_kernels([5, 1], [5, 6, 16], blocks(4, 5), PLAIN);
     for scaling in SCALINGS {
         check_kernels([3, 1], [6, 21, 40], blocks(2, 3), scaling);
+    }
+}
+
+/// Blocks that have parts of k of a tile side by side: the last one adds the others' sums to its own, in their order.
+#[test]
+fn parts_of_k_side_by_side() {
+    for (parts, share, batch, [m, n, k]) in [
+        (2, 1, 1, [20, 100, 20]),
+        (3, 2, 1, [40, 16, 90]),
+        (2, 3, 2, [33, 34, 100]),
+        // More parts than lanes, and a last part that is longer.
+        (34, 1, 1, [5, 6, 600]),
+    ] {
+        let [m, n, k]: [usize; 3] = [m, n, k];
+        let blocks = Blocks {
+            // One for each tile.
+            count: (batch * m.div_ceil(PARTED_ROWS) * n.div_ceil(NARROW_TILE_N)) as u32,
+            parts,
+            share,
+            ..ONE_BLOCK
+        };
+        let (a, b) = (stack((batch, m, k), 7), stack((batch, k, n), 8));
+        for scaling in SCALINGS.into_iter().chain([PLAIN]) {
+            for device in devices() {
+                let stream = device.default_stream();
+                for (a_along_m, b_along_n) in [(false, false), (false, true), (true, false), (true, true)] {
+                    let x = Operand::new(stream, a.view(), a_along_m);
+                    let y = Operand::new(stream, b.view().permuted_axes([0, 2, 1]), b_along_n);
+                    let mut c = DeviceArray::from_elem(stream, (batch, m, n), scaling.old).unwrap();
+                    let blocks = Blocks {
+                        is_narrow: a_along_m,
+                        ..blocks
+                    };
+                    launch_tiles(PARTED_ROWS, blocks, [&x, &y], &mut c, scaling);
+                    let of_part = |part: u32| {
+                        let from = (part * share) as usize * TILE_K;
+                        from..if part + 1 == parts {
+                            k
+                        } else {
+                            from + share as usize * TILE_K
+                        }
+                    };
+                    let what = format!("{m} × {n} × {k} in {parts}, along m {a_along_m}, along n {b_along_n}");
+                    for ((p, i, j), &got) in c.to_ndarray().unwrap().indexed_iter() {
+                        let sum = |part| of_part(part).fold(0.0, |sum, l| a[[p, i, l]].mul_add(b[[p, l, j]], sum));
+                        let sums = (0..parts - 1).fold(sum(parts - 1), |last: f64, part| last + sum(part));
+                        assert_eq!(got.to_bits(), scaling.of(sums).to_bits(), "{what}: ({p}, {i}, {j})");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Through the operations: the same bits each time, within the bound.
+#[test]
+fn few_tiles_with_a_long_k() {
+    let (m, n, k) = (33, 100, 1100);
+    let (a, b) = (stack((1, m, k), 9), stack((1, k, n), 10));
+    for device in devices() {
+        let stream = device.default_stream();
+        let (x, y) = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &b).unwrap(),
+        );
+        let product = || x.batched_matmul(&y).unwrap().to_ndarray().unwrap();
+        let first = product();
+        for ((_, i, j), &got) in first.indexed_iter() {
+            let terms = || (0..k).map(|l| (a[[0, i, l]], b[[0, l, j]]));
+            let wanted = terms().fold(0.0, |sum, (a, b)| a.mul_add(b, sum));
+            let magnitude: f64 = terms().map(|(a, b)| (a * b).abs()).sum();
+            let bound = 2.0 * k as f64 * (f64::EPSILON / 2.0) * magnitude;
+            assert!((got - wanted).abs() <= bound, "({i}, {j}): {got}, wanted {wanted}");
+        }
+        assert_eq!(product(), first);
     }
 }
 

@@ -71,6 +71,9 @@ pub(super) fn wide(run: &mut Run) {
         // Three tiles for two multiprocessors, which are cut along k.
         let operands = Operands::<f64>::new(run, [30, 300, 160], "nn");
         run.keep(operands.a().matmul(&operands.b()));
+        // One narrow tile, of which either has a part of k.
+        let operands = Operands::<f64>::new(run, [30, 60, 260], "nt");
+        run.keep(operands.a().matmul(&operands.b()));
         by_choices::<f32>(
             run,
             "f32",

@@ -255,7 +255,7 @@ pub(super) fn choice(factors: Factors, of: &GemmShape, stream: &Stream) -> Resul
 /// # Determinism
 ///
 /// Products of `f32` and `f64` have the same bits by each choice, but that sums of `f64` which underflow to −0 are 0 on
-/// tensor cores. Those of `f16`, `bf16` and TF32 do not: each kernel, and each number of parts, adds up in another order. With
+/// tensor cores, and that those of a long k on Hopper may be in parts ([`matmul`](crate::DeviceArrayRef::matmul)). Those of `f16`, `bf16` and TF32 do not: each kernel, and each number of parts, adds up in another order. With
 /// one table they do not change from run to run.
 ///
 /// # Errors

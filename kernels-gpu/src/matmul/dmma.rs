@@ -4,7 +4,8 @@
 //! A block computes tiles of `C` of `ROWS` × 128 elements, one after another, in the frame of [`simt`](super::simt): one
 //! thread of the first warpgroup has the tensor memory accelerator copy tiles of `A` and `B`, 16 elements of k at a time,
 //! into a ring of stages in shared memory; eight warps multiply them (`mma.sync.m16n8k8`), each 32 rows × 64 columns (of
-//! tiles of 64 rows: × 32, of 32 rows: × 16), with the sums in registers.
+//! tiles of 64 rows: × 32, of 32 rows: × 16), with the sums in registers. Where tiles are few, those of 32 rows have 64 columns
+//! ([`NARROW_TILE_N`]), of which a warp has 16 × 16.
 //!
 //! A warp computes `Cᵀ = Bᵀ Aᵀ`: 16 columns of `C` are rows of the instruction's first operand, 8 rows of `C` the columns
 //! of its second. A lane then has two columns of `C` that are neighbours, so that it reads them from shared memory, where
@@ -19,6 +20,10 @@
 //! blocks (`Parts`). A share has the end of one tile and the beginning of another. A block computes the beginning first, and
 //! leaves its sums in memory; the end last, from the sums that its neighbour left. So nobody waits, in effect, and each sum is
 //! still one chain in the order of k: the bits do not depend on the shares.
+//!
+//! Where tiles are so few that multiprocessors would be left over, and k is long, blocks have parts of k of one tile side by
+//! side. The one with the last part adds the others' sums to its own, in the order of k: then a sum is as many chains as there
+//! are parts, which the host says.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / 128)`. Each element of `C` is a chain of
 //! instructions in the order of k, of eight products each, which are fused multiply-adds.
@@ -49,11 +54,17 @@ const GROUP: u32 = 8;
 /// Threads of a block: two warpgroups that multiply, and one that has the copies made.
 pub const THREADS: usize = 384;
 
+/// Rows of the tiles that may be narrow, and of which blocks may have parts of k side by side.
+pub const PARTED_ROWS: usize = 32;
+
 /// Warps that multiply.
 pub const WARPS: usize = 8;
 
-/// Columns of a block's tile.
+/// Columns of a block's tile, or the most that it has.
 pub const TILE_N: usize = 128;
+
+/// Columns of a narrow tile, which has [`PARTED_ROWS`] rows.
+pub const NARROW_TILE_N: usize = 64;
 
 /// Elements along k of a stage, and lines of a box of an operand that lies along them: 128 bytes.
 pub const TILE_K: usize = 16;
@@ -104,26 +115,37 @@ pub struct DmmaShape {
     pub n: u32,
     /// Columns of `A` and rows of `B`: 1 at least.
     pub k: u32,
+    /// Whether tiles of [`PARTED_ROWS`] rows have [`NARROW_TILE_N`] columns: not 0, or 0, as of others.
+    pub is_narrow: u32,
     /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
     pub a_step: u32,
     /// The same of `B`.
     pub b_step: u32,
+    /// Whether the map of an `a` that lies along its lines has them by 16, as a further axis: not 0, or 0.
+    pub a_in_one: u32,
+    /// The same of `b`.
+    pub b_in_one: u32,
     /// Tiles, the first ones, that are not cut: blocks take them in turn. They are a multiple of the blocks, or all.
     pub whole: u32,
-    /// Steps of [`TILE_K`] along k that a block has of the other tiles: at least as many as a tile has.
+    /// Steps of [`TILE_K`] along k that a block has of the other tiles: at least as many as a tile has. Where blocks have parts of k
+    /// side by side, those of each part but the last, which has one at least.
     pub share: u32,
 }
 
 /// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
-/// with the function of the plan; where `beta` is 0, `C` is not read. Flags are 0 at its start and at its end.
+/// with the function of the plan; where `beta` is 0, `C` is not read. Flags are 0 at its start and at its end, and so are
+/// partial sums where blocks have parts of k side by side.
 ///
 /// # Safety
 ///
-/// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
-/// three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two, `ROWS` ×
-/// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or `TILE_K` × 16 of what lies along its lines. `c` has as many
-/// elements as the products. The addends are as [`Epilogue::new`] says. If tiles are cut, `partials` has a tile's elements for
-/// each block, and `flags` [`WARPS`] words.
+/// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory. The grid's second axis has the parts of k;
+/// if there are several, `ROWS` are [`PARTED_ROWS`], all tiles are whole, and the first axis has a block for each. The maps have the
+/// products first, and the swizzle of 128 bytes. Of what lies along k there are two axes more, and a tile of theirs is `ROWS` ×
+/// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or [`NARROW_TILE_N`] × `TILE_K`. Of what lies along its lines there are three:
+/// pieces of 16 lines, k, and the lines of a piece, and a tile has as many pieces as the block's; or one piece of all lines, of which a
+/// tile has 16. `c` has as many elements as the products. The addends are as [`Epilogue::new`] says. If tiles are cut,
+/// `partials` has `ROWS` × `TILE_N` elements, and `flags` [`WARPS`] words, for each block; if they are in parts, `partials` has as many
+/// elements for each block but those with the last part.
 #[kernel(
     A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [32, 64, 128],
     arch = "sm_90a",
@@ -155,7 +177,7 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
-        if thread::thread_idx_x() == 0 {
+        if warp == 0 && warp::elect() {
             block.produce();
         }
     } else {
@@ -294,8 +316,24 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     #[inline(always)]
     fn parts(&self) -> Parts {
         let DmmaShape { batch, m, n, .. } = self.shape;
-        let tiles = Tiles::new(batch, [m, n], [ROWS as u32, TILE_N as u32], GROUP);
-        Parts::new(tiles, self.shape, [thread::block_idx_x(), thread::grid_dim_x()])
+        let tiles = Tiles::new(batch, [m, n], [ROWS as u32, self.tile_n()], GROUP);
+        let (blocks, parts) = (thread::grid_dim_x(), thread::grid_dim_y());
+        let of_block = [thread::block_idx_x(), thread::block_idx_y()];
+        Parts::new(tiles, self.shape, of_block, [blocks, parts])
+    }
+
+    #[inline(always)]
+    fn is_narrow(&self) -> bool {
+        ROWS == PARTED_ROWS && self.shape.is_narrow != 0
+    }
+
+    /// Columns of a tile.
+    #[inline(always)]
+    fn tile_n(&self) -> u32 {
+        match self.is_narrow() {
+            true => NARROW_TILE_N as u32,
+            false => TILE_N as u32,
+        }
     }
 
     /// The barrier that the copies of a stage complete, of step `step` along k.
@@ -348,7 +386,8 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill(&self, step: u32, tile: Tile, k: u32) {
         let full = self.full(step);
-        full.arrive_expect_tx(8 * (a_len(ROWS) + B_LEN) as u32);
+        let b_len = self.tile_n() as usize * TILE_K;
+        full.arrive_expect_tx(8 * (a_len(ROWS) + b_len) as u32);
         let stage = (step % Self::STAGES) as usize;
         let (to_a, to_b) = (stage * a_len(ROWS), Self::B_START + stage * B_LEN);
         let (row, column, k) = (tile.row as i32, tile.column as i32, k as i32);
@@ -357,18 +396,28 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         let product = (tile.product * self.shape.a_step) as i32;
         if A::ALONG_K {
             unsafe { self.a.load(self.operand(to_a, a_len(ROWS)), [k, row, product], full) };
+        } else if self.shape.a_in_one != 0 {
+            unsafe {
+                self.a
+                    .load(self.operand(to_a, a_len(ROWS)), [0, k, row / 16, product], full)
+            };
         } else {
             for i in 0..ROWS / 16 {
-                let at = [row + 16 * i as i32, k, product];
+                let at = [row + 16 * i as i32, k, 0, product];
                 unsafe { self.a.load(self.operand(to_a + i * LINES, LINES), at, full) };
             }
         }
         let product = (tile.product * self.shape.b_step) as i32;
         if B::ALONG_K {
-            unsafe { self.b.load(self.operand(to_b, B_LEN), [k, column, product], full) };
+            unsafe { self.b.load(self.operand(to_b, b_len), [k, column, product], full) };
+        } else if self.shape.b_in_one != 0 {
+            unsafe {
+                self.b
+                    .load(self.operand(to_b, b_len), [0, k, column / 16, product], full)
+            };
         } else {
-            for i in 0..TILE_N / 16 {
-                let at = [column + 16 * i as i32, k, product];
+            for i in 0..b_len / LINES {
+                let at = [column + 16 * i as i32, k, 0, product];
                 unsafe { self.b.load(self.operand(to_b + i * LINES, LINES), at, full) };
             }
         }
@@ -385,8 +434,26 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self, warp: u32, result: &Stored<'_, f64>, handed: &Handed<'_>) {
-        let row = warp / warps_n(ROWS) * WARP_ROWS;
-        let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
+        if self.is_narrow() {
+            // Two warps for each of a multiprocessor's schedulers, as of other tiles: one waits at a barrier while the other multiplies.
+            self.consume_by::<2>(warp, [warp % 2 * 16, warp / 2 * 16], result, handed);
+        } else {
+            let row = warp / warps_n(ROWS) * WARP_ROWS;
+            let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
+            self.consume_by::<4>(warp, [row, column], result, handed);
+        }
+    }
+
+    /// The same by warps of `J` groups of 8 rows, this one's first row and column.
+    // As `consume`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume_by<const J: usize>(
+        &self,
+        warp: u32,
+        [row, column]: [u32; 2],
+        result: &Stored<'_, f64>,
+        handed: &Handed<'_>,
+    ) {
         let lane = self.lane([row, column]);
         let mut step = 0;
         let of_warp = |tile: Tile| Tile {
@@ -396,21 +463,27 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         };
         for part in self.parts() {
             let mut sums = [[[0.0; 4]; 4]; 4];
-            if part.from > 0 {
-                handed.take::<ROWS>(warp, &mut sums);
+            let side_by_side = ROWS == PARTED_ROWS && thread::grid_dim_y() > 1;
+            if part.from > 0 && !side_by_side {
+                handed.take::<ROWS, J>(warp, &mut sums);
             }
-            self.add(&lane, &mut step, part.to - part.from, &mut sums);
+            self.add::<J>(&lane, &mut step, part.to - part.from, &mut sums);
             if part.is_last {
-                self.store(&sums, of_warp(part.tile), result);
+                if side_by_side {
+                    handed.add::<ROWS, J>(warp, &mut sums);
+                }
+                self.store::<J>(&sums, of_warp(part.tile), result);
+            } else if side_by_side {
+                handed.leave_part::<ROWS, J>(warp, &sums);
             } else {
-                handed.leave::<ROWS>(warp, &sums);
+                handed.leave::<ROWS, J>(warp, &sums);
             }
         }
         // In a loop of its own: in the one above, it would take registers from the fragments.
         if !result.epilogue.is_identity() {
             for part in self.parts() {
                 if part.is_last {
-                    self.finish(of_warp(part.tile), result);
+                    self.finish::<J>(of_warp(part.tile), result);
                 }
             }
         }
@@ -438,12 +511,15 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// Adds the products of that many steps, one at least, to this lane's sums of a tile. They are from `step` on, which is then
     /// that of the next.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
+    fn add<const J: usize>(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
         let leads = thread::thread_idx_x().is_multiple_of(32);
         self.wait(*step);
         let mut stage = Self::stage(*step);
         let mut fragments = Fragments {
-            a: cuda_std::array::map([0, 1, 2, 3], |j| Self::rows(lane, stage, 0, j)),
+            a: cuda_std::array::map([0, 1, 2, 3], |j| match j < J {
+                true => Self::rows(lane, stage, 0, j),
+                false => [0.0; 2],
+            }),
             b: [[0.0; 4]; 4],
         };
         unroll!(3, i => {
@@ -453,17 +529,17 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         });
         let mut done = 1;
         while done < steps {
-            Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
+            Self::half::<0, J>(lane, stage, Some(stage), &mut fragments, sums);
             self.wait(*step + 1);
             let next = Self::stage(*step + 1);
-            Self::half::<1>(lane, stage, Some(next), &mut fragments, sums);
+            Self::half::<1, J>(lane, stage, Some(next), &mut fragments, sums);
             self.done(*step, leads);
             stage = next;
             *step += 1;
             done += 1;
         }
-        Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
-        Self::half::<1>(lane, stage, None, &mut fragments, sums);
+        Self::half::<0, J>(lane, stage, Some(stage), &mut fragments, sums);
+        Self::half::<1, J>(lane, stage, None, &mut fragments, sums);
         self.done(*step, leads);
         *step += 1;
     }
@@ -481,7 +557,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
     /// multiplied, into their registers: of the last group those of this half, as they were not read before.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn half<const HALF: usize>(
+    fn half<const HALF: usize, const J: usize>(
         lane: &Lane,
         stage: Stage,
         next: Option<Stage>,
@@ -498,12 +574,14 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
                     fragments.b[i - 1] = Self::columns(lane, next, 1 - HALF, i - 1);
                 }
                 unroll!(4, j => {
-                    if let Some(next) = next && j * groups(ROWS) / 4 == i {
+                    if let Some(next) = next && j < J && j * groups(ROWS) / 4 == i {
                         rows[j] = Self::rows(lane, next, 1 - HALF, j);
                     }
                 });
                 unroll!(4, j => {
-                    sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
+                    if j < J {
+                        sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
+                    }
                 });
             }
         });
@@ -550,7 +628,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Puts the lane's sums into `C`, of a warp's tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
+    fn store<const J: usize>(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
@@ -558,7 +636,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         unroll!(8, number => {
             let (j, of) = (number / 2, number % 2);
             let row = tile.row + A::row(lane % 4 * 2 + of as u32, j as u32);
-            if row < m {
+            if j < J && row < m {
                 let line = (tile.product as usize * m as usize + row as usize) * n as usize;
                 unroll!(4, i => {
                     let column = first + 16 * i as u32;
@@ -583,16 +661,16 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Finishes what [`store`](Self::store) stored.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, result: &Stored<'_, f64>) {
+    fn finish<const J: usize>(&self, tile: Tile, result: &Stored<'_, f64>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let first = tile.column + B::column(lane / 4);
         // A number that the compiler does not know: it would unroll the loop.
-        let pieces = hint::opaque(8 * groups(ROWS) as u32);
+        let pieces = hint::opaque((2 * J * groups(ROWS)) as u32);
         let mut piece = 0;
         while piece < pieces {
-            let row = tile.row + A::row(lane % 4 * 2 + piece % 2, piece / 2 % 4);
-            let column = first + piece / 8 * 16;
+            let row = tile.row + A::row(lane % 4 * 2 + piece % 2, piece / 2 % J as u32);
+            let column = first + piece / (2 * J as u32) * 16;
             if row < m && column < n {
                 let at = [tile.product as usize, row as usize, column as usize];
                 // SAFETY: the row and the column are in C, and this lane stored the elements; columns are even.

@@ -7,8 +7,23 @@ use cuda_std::prelude::*;
 use super::super::unroll;
 use super::{Sums, TILE_N, WARPS, groups};
 
-/// The sums of tiles that one block begins and the next one ends: of each block those of one tile, by warps, which hand
-/// them over one by one, as a lane of the other block has the same places.
+/// Does it for each of a lane's sums, of warps of `J` groups of 8 rows: of a group of 16 columns, one of rows, and four.
+macro_rules! each_sum {
+    ($rows:ident, $j_count:ident, [$i:ident, $j:ident, $of:ident] => $body:block) => {
+        unroll!(4, $i => {
+            if $i < groups($rows) {
+                unroll!(4, $j => {
+                    if $j < $j_count {
+                        unroll!(4, $of => $body);
+                    }
+                });
+            }
+        });
+    };
+}
+
+/// The sums of tiles that one block begins and the next one ends, or of which blocks have parts of k side by side: of each block
+/// those of one tile, by warps, which hand them over one by one, as a lane of the other block has the same places.
 pub(super) struct Handed<'a> {
     pub(super) partials: SliceMut<'a, f64>,
     /// For each warp of each block, whether its sums are there.
@@ -24,19 +39,20 @@ impl Handed<'_> {
         (block as usize * WARPS + warp as usize) * len + lane as usize
     }
 
+    /// The number of the block, and that of the one whose part of k is the first of the same tile's.
+    #[inline(always)]
+    fn blocks() -> [u32; 2] {
+        let (x, y) = (thread::block_idx_x(), thread::block_idx_y());
+        [x + y * thread::grid_dim_x(), x]
+    }
+
     /// Leaves the sums for the next block.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn leave<const ROWS: usize>(&self, warp: u32, sums: &Sums) {
+    pub(super) fn leave<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &Sums) {
         let block = thread::block_idx_x();
         let first = Self::place::<ROWS>(block, warp);
-        unroll!(4, i => {
-            if i < groups(ROWS) {
-                unroll!(4, j => {
-                    unroll!(4, of => {
-                        self.sum(first + 32 * (16 * i + 4 * j + of)).store(sums[i][j][of]);
-                    });
-                });
-            }
+        each_sum!(ROWS, J, [i, j, of] => {
+            self.sum(first + 32 * (16 * i + 4 * j + of)).store(sums[i][j][of]);
         });
         warp::sync_warp(warp::FULL_MASK);
         if thread::thread_idx_x().is_multiple_of(32) {
@@ -47,7 +63,7 @@ impl Handed<'_> {
     /// Takes the sums that the block before has left. That block began with them, and blocks begin in the order of their
     /// numbers, so that they come.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn take<const ROWS: usize>(&self, warp: u32, sums: &mut Sums) {
+    pub(super) fn take<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &mut Sums) {
         let block = thread::block_idx_x() - 1;
         let flag = self.flag(block, warp);
         while flag.load_acquire() == 0 {
@@ -58,15 +74,53 @@ impl Handed<'_> {
             flag.store(0);
         }
         let first = Self::place::<ROWS>(block, warp);
-        unroll!(4, i => {
-            if i < groups(ROWS) {
-                unroll!(4, j => {
-                    unroll!(4, of => {
-                        sums[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
-                    });
-                });
-            }
+        each_sum!(ROWS, J, [i, j, of] => {
+            sums[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
         });
+    }
+
+    /// Leaves the sums for the block with the last part of k, which sees by each that it is there: it is not 0. Of one that is, −0
+    /// is left. So nobody waits for a fence, and then for a flag.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn leave_part<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &Sums) {
+        let [block, _] = Self::blocks();
+        let first = Self::place::<ROWS>(block, warp);
+        each_sum!(ROWS, J, [i, j, of] => {
+            let sum = sums[i][j][of];
+            let left = if sum.to_bits() == 0 { -0.0 } else { sum };
+            self.sum(first + 32 * (16 * i + 4 * j + of)).store(left);
+        });
+    }
+
+    /// Adds the sums that the blocks with the parts of k ahead leave, in their order, and leaves zeros. Blocks begin in the order of
+    /// their numbers, so that they come.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn add<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &mut Sums) {
+        let [last, block] = Self::blocks();
+        let mut of_block = block;
+        while of_block < last {
+            let first = Self::place::<ROWS>(of_block, warp);
+            let mut part = [[[0.0f64; 4]; 4]; 4];
+            loop {
+                let mut is_there = true;
+                // All are asked for ahead of the first look at one.
+                each_sum!(ROWS, J, [i, j, of] => {
+                    part[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
+                });
+                each_sum!(ROWS, J, [i, j, of] => {
+                    is_there &= part[i][j][of].to_bits() != 0;
+                });
+                if is_there {
+                    break;
+                }
+                thread::nanosleep(20);
+            }
+            each_sum!(ROWS, J, [i, j, of] => {
+                self.sum(first + 32 * (16 * i + 4 * j + of)).store(0.0);
+                sums[i][j][of] += part[i][j][of];
+            });
+            of_block += thread::grid_dim_x();
+        }
     }
 
     /// A sum. Another block accesses it too, so it is atomic; and a number by itself, not two, has registers where the

@@ -27,15 +27,17 @@ pub(super) struct Parts {
     blocks: u32,
     /// Steps of a tile.
     steps: u32,
+    /// Those of a whole tile that the block has.
+    of_whole: [u32; 2],
     /// What is left of the share, in steps of all tiles that are cut.
     start: u32,
     end: u32,
 }
 
 impl Parts {
-    /// Those of block `block` of `blocks`.
+    /// Those of block `block` of `blocks`, where there are several along y those of one part of k of each tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn new(tiles: Tiles, shape: DmmaShape, [block, blocks]: [u32; 2]) -> Self {
+    pub(super) fn new(tiles: Tiles, shape: DmmaShape, [block, part]: [u32; 2], [blocks, parts]: [u32; 2]) -> Self {
         let DmmaShape { whole, share, k, .. } = shape;
         let steps = k.div_ceil(TILE_K as u32);
         let cut = (tiles.total() - whole) * steps;
@@ -45,6 +47,10 @@ impl Parts {
             whole,
             blocks,
             steps,
+            of_whole: match part + 1 == parts {
+                true => [part * share, steps],
+                false => [part * share, part * share + share],
+            },
             start: (block * share).min(cut),
             end: (block * share + share).min(cut),
         }
@@ -59,7 +65,7 @@ impl Iterator for Parts {
         let (number, from, to) = if self.number < self.whole {
             let number = self.number;
             self.number += self.blocks;
-            (number, 0, self.steps)
+            (number, self.of_whole[0], self.of_whole[1])
         } else if self.start < self.end {
             // There are steps, so that the division is one; a check would leave a panic.
             let cut = (self.end - 1).checked_div(self.steps).unwrap_or(0);
@@ -105,6 +111,9 @@ mod tests {
                 k,
                 a_step: 1,
                 b_step: 1,
+                is_narrow: 0,
+                a_in_one: 0,
+                b_in_one: 0,
                 whole,
                 share: (cut * steps).div_ceil(blocks),
             };
@@ -113,7 +122,7 @@ mod tests {
             let mut handed = None;
             for block in 0..blocks {
                 let tiles = Tiles::new(1, [shape.m, shape.n], [128, 128], 8);
-                let parts = Parts::new(tiles, shape, [block, blocks]);
+                let parts = Parts::new(tiles, shape, [block, 0], [blocks, 1]);
                 let mut wants = None;
                 let mut leaves = None;
                 for (i, part) in parts.enumerate() {
