@@ -25,8 +25,9 @@ pub(super) enum Operation {
     Binary(ScalarType, Binary, [Value; 2]),
 }
 
-/// The compute capability from which on GPUs have instructions for `bf16`, and the version of PTX that has them.
-pub(super) const BF16: ((u32, u32), (u32, u32)) = ((8, 0), (7, 0));
+/// The compute capability from which on GPUs have instructions for `bf16`, and extremes that are NaN where a number is; and the
+/// version of PTX that has them.
+pub(super) const AMPERE: ((u32, u32), (u32, u32)) = ((8, 0), (7, 0));
 
 /// Whether a function casts between a 16-bit float and `f32`.
 pub(super) fn is_cast(function: &DeviceFnInfo) -> bool {
@@ -36,7 +37,7 @@ pub(super) fn is_cast(function: &DeviceFnInfo) -> bool {
 impl Operation {
     /// What each step is on a GPU of that compute capability; `None` for those that are no such operations.
     pub(super) fn all(program: &Program, capability: (u32, u32)) -> Vec<Option<Self>> {
-        let is_there = |operation: &Self| !operation.is_of_bf16() || capability >= BF16.0;
+        let is_there = |operation: &Self| !operation.is_of_bf16() || capability >= AMPERE.0;
         let of = |number| Self::of(program, number).filter(is_there);
         (0..program.steps.len()).map(of).collect()
     }

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use super::Malformed;
 use super::addresses::Addresses;
 use super::body::{Body, Instruction, Statement, bits_of};
+use super::divide::NEXT;
 use super::halves::word;
 use super::lexer::is_name;
-use super::writer::{Register, Writer};
+use super::writer::{ANY, Register, USUAL, Writer};
 
 /// A function that steps apply.
 #[derive(Debug)]
@@ -52,12 +53,8 @@ pub(super) struct Rare {
 /// The label behind a copy.
 const RETURN: &str = "$return";
 
-/// The labels of calls for any numbers, and behind them.
-const ANY: &str = "$any";
-const USUAL: &str = "$usual";
-
 /// The labels of the kernel's own around copies.
-pub(super) const LABELS: [&str; 3] = [RETURN, ANY, USUAL];
+pub(super) const LABELS: [&str; 4] = [RETURN, ANY, USUAL, NEXT];
 
 /// The copies whose ways go on together: what each has where they meet stays in registers until the others are there.
 const TOGETHER: usize = 4;

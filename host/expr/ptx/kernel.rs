@@ -2,11 +2,11 @@
 //! The kernel itself: which elements a thread has, and where they lie.
 
 use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, is_paired, least_blocks, spread_len};
-use super::halves::{BF16, Operation};
+use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
 use super::link::{Linked, link};
 use super::module::Module;
-use super::reduce::Folding;
+use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
@@ -32,17 +32,18 @@ pub(in crate::expr) fn kernel(
 ) -> Result<String, Malformed> {
     let modules = Module::parse_all(program, texts)?;
     let operations = Operation::all(program, capability);
-    let is_of_bf16 = operations.iter().flatten().any(Operation::is_of_bf16);
-    let Linked { mut text, callees } = link(&program.functions, &modules, is_of_bf16.then_some(BF16))?;
-    text += &entry(program, &callees, &operations)?;
+    let has_extremes = has_extremes(program, capability);
+    let is_newer = has_extremes || operations.iter().flatten().any(Operation::is_of_bf16);
+    let Linked { mut text, callees } = link(&program.functions, &modules, is_newer.then_some(AMPERE))?;
+    text += &entry(program, &callees, (&operations, has_extremes))?;
     Ok(text)
 }
 
-/// The entry alone, which applies these functions, and has these operations.
+/// The entry alone, which applies these functions, has these operations, and [`extreme`]s if those are there.
 pub(super) fn entry(
     program: &Program,
     callees: &[Callee<'_>],
-    operations: &[Option<Operation>],
+    (operations, has_extremes): (&[Option<Operation>], bool),
 ) -> Result<String, Malformed> {
     let block = Block::new(program);
     if block.size > MOST_PARAMETERS {
@@ -61,7 +62,7 @@ pub(super) fn entry(
     };
     let (threads, blocks) = match &program.reduce {
         Some(reduce) => {
-            Folding::new(&kernel, reduce).write(&mut writer)?;
+            Folding::new(&kernel, reduce, has_extremes).write(&mut writer)?;
             (block_threads(reduce.form), least_blocks(reduce.form))
         }
         None => {

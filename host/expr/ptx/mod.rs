@@ -4,9 +4,10 @@
 //! A kernel is put together from texts. What loads and stores elements and tells threads apart is written here
 //! ([`kernel`](mod@kernel), [`memory`]); what is done to the elements are the PTX texts of device functions, which rustc
 //! has compiled ahead of time. The driver's compiler never inlines a function, not even one of a single instruction, so
-//! [`inline`] copies their bodies to where they are called. Only of 16-bit floats some operations are written here, two of them
-//! in one instruction ([`halves`]). [`module`] and [`body`] read the texts, and refuse whatever
-//! they do not know; [`link`] brings along what the functions use.
+//! [`inline`] copies their bodies to where they are called. Some operations are written here: of 16-bit floats, two of them in one
+//! instruction ([`halves`]); divisions of several `f32` by one number ([`divide`]); and smallest and largest `f32` of a reduction,
+//! where the GPU has an instruction for those that are NaN if a number is ([`reduce`]). [`module`] and [`body`] read the texts,
+//! and refuse whatever they do not know; [`link`] brings along what the functions use.
 //!
 //! A kernel knows no sizes: arrays, numbers, lengths and strides come in one block of parameters ([`arguments`]). The same
 //! program gives the same text, byte for byte, which the driver finds in its cache.
@@ -29,6 +30,7 @@
 mod addresses;
 mod arguments;
 mod body;
+mod divide;
 mod halves;
 mod inline;
 mod kernel;

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::arguments::Block;
 use super::body::bits_of;
-use super::halves::{BF16, Operation, word};
+use super::halves::{AMPERE, Operation, word};
 use super::inline::{Callee, LABELS};
 use super::kernel::{Kernel, MOST_PARAMETERS, PARAMETER};
 use super::lexer::Token;
@@ -70,7 +70,7 @@ pub(in crate::expr) fn reading(
         }
     }
     let most_copied = if length <= MOST_COPIED { MOST_INLINED } else { 0 };
-    let least = is_of_bf16.then_some(BF16);
+    let least = is_of_bf16.then_some(AMPERE);
     let linked = link_twice(&program.functions, &modules, &kernel, least, most_copied)?;
     let LinkedTwice { text, copied, called } = linked;
     let rewritten = entry.rewritten(program, (&copied, &called), &operations);

@@ -8,6 +8,7 @@ use cuda_std::scalar::ScalarType;
 
 use super::Malformed;
 use super::arguments::Block;
+use super::divide::{by_one, is_division};
 use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
@@ -172,8 +173,17 @@ impl Elements<'_> {
                     arguments.iter().map(argument).collect()
                 };
                 let lists: Vec<Vec<Register>> = (0..count).map(list).collect();
-                let applied = self.callees[function].apply_each(&lists, writer);
-                applied.map_err(|error| error.of(self.program.functions[function].name))
+                let (callee, info) = (&self.callees[function], self.program.functions[function]);
+                let applied = match arguments {
+                    [_, divisor] if count > 1 && is_division(info) && values[usize::from(*divisor)].len() == 1 => {
+                        let divisor = values[usize::from(*divisor)][0];
+                        let numerators: Vec<Register> = lists.iter().map(|list| list[0]).collect();
+                        let divide = |numerator, writer: &mut Writer| callee.apply(&[numerator, divisor], writer);
+                        by_one(&numerators, divisor, divide, writer)
+                    }
+                    _ => callee.apply_each(&lists, writer),
+                };
+                applied.map_err(|error| error.of(info.name))
             }
         }
     }

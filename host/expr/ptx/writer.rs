@@ -2,6 +2,7 @@
 //! The kernel's text as it grows: lines, and registers that have names of their own.
 
 use std::fmt::{self, Display, Write};
+use std::mem;
 
 use cuda_std::scalar::ScalarType;
 
@@ -17,6 +18,10 @@ pub(super) enum Register {
     /// A predicate.
     Predicate(u32),
 }
+
+/// The labels of what is done with any numbers, and behind that.
+pub(super) const ANY: &str = "$any";
+pub(super) const USUAL: &str = "$usual";
 
 /// What the names of the kernel's registers begin with.
 pub(super) const REGISTERS: [&str; 4] = ["%h", "%w", "%d", "%q"];
@@ -53,6 +58,8 @@ pub(super) const fn register_bits(ty: ScalarType) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     text: String,
+    /// What stands behind all else.
+    rare: String,
     halves: u32,
     words: u32,
     doubles: u32,
@@ -127,6 +134,27 @@ impl Writer {
         register
     }
 
+    /// Writes what is done where `is_any` does not hold, and far from it, so that nobody else fetches it, what is done where it
+    /// does. Both write the same registers.
+    pub(super) fn usual_or_any<E>(
+        &mut self,
+        is_any: Register,
+        usual: impl FnOnce(&mut Self) -> Result<(), E>,
+        any: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let number = self.copy();
+        self.line(format_args!("@{is_any} bra {ANY}_{number}"));
+        usual(self)?;
+        self.mark(format_args!("{USUAL}_{number}:"));
+        let before = mem::take(&mut self.text);
+        self.mark(format_args!("{ANY}_{number}:"));
+        any(self)?;
+        self.line(format_args!("bra.uni {USUAL}_{number}"));
+        let any = mem::replace(&mut self.text, before);
+        self.rare += &any;
+        Ok(())
+    }
+
     /// Declares local memory, once however often it is asked for.
     pub(super) fn local(&mut self, declaration: String) {
         if !self.locals.contains(&declaration) {
@@ -146,6 +174,6 @@ impl Writer {
                 writeln!(text, "\t.reg .{ty} {name}<{count}>;").expect("a string takes all");
             }
         }
-        text + &self.text
+        text + &self.text + &self.rare
     }
 }

@@ -413,8 +413,41 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
                 .map(|k| (both >> (8 * (selector >> (4 * k) & 7)) & 0xff) << (8 * k))
                 .sum()
         },
+        ("neg.f32", 1) => |[a, ..]| low(a ^ 1 << 31),
+        ("rcp.rn.f32", 1) => |words| of_f32(words, |[a, ..]| 1.0 / a),
+        ("mul.rn.f32", 2) => |words| of_f32(words, |[a, b, _]| a * b),
+        ("fma.rn.f32", 3) => |words| of_f32(words, |[a, b, c]| a.mul_add(b, c)),
+        ("max.NaN.f32", 2) => |words| {
+            of_f32(words, |[a, b, _]| {
+                // +0 is above −0.
+                extreme(a, b, a > b || a == b && a.is_sign_positive())
+            })
+        },
+        ("min.NaN.f32", 2) => |words| {
+            of_f32(words, |[a, b, _]| {
+                extreme(a, b, a < b || a == b && a.is_sign_negative())
+            })
+        },
+        ("setp.nan.f32", 2) => |[a, b, _]| u64::from(f32_of(a).is_nan() || f32_of(b).is_nan()),
         _ => computed_of_floats(opcode, numbers),
     }
+}
+
+fn f32_of(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// One of two numbers, or the GPU's NaN.
+fn extreme(a: f32, b: f32, is_a: bool) -> f32 {
+    match a.is_nan() || b.is_nan() {
+        true => f32::from_bits(0x7fff_ffff),
+        false if is_a => a,
+        false => b,
+    }
+}
+
+fn of_f32(words: [u64; MAX_OPERANDS], compute: fn([f32; MAX_OPERANDS]) -> f32) -> u64 {
+    compute(words.map(f32_of)).to_bits().into()
 }
 
 /// The same for 16-bit floats. Their sums and products are those of `f64`, rounded: exact ones, but where one of two numbers

@@ -167,8 +167,8 @@ impl Folding<'_> {
         writer.line(format_args!("@{is_other} ret"));
         let mut at = 0;
         let mut combined = Vec::with_capacity(folds.len());
-        for (&fold, columns) in folds.iter().zip(&chains) {
-            let fold = &self.kernel.program.folds[fold];
+        for (&number, columns) in folds.iter().zip(&chains) {
+            let fold = &self.kernel.program.folds[number];
             let of_number = COLUMN_LANES * width * NUMBER;
             let mut of_columns = Vec::with_capacity(columns.len());
             for (k, numbers) in columns.iter().enumerate() {
@@ -185,7 +185,12 @@ impl Folding<'_> {
                         *a = self.combine(fold, a, &b, writer)?;
                     }
                 }
-                of_columns.push(lanes.swap_remove(0));
+                let numbers = lanes.swap_remove(0).into_iter();
+                of_columns.push(
+                    numbers
+                        .map(|of_column| self.finish(number, of_column, writer))
+                        .collect(),
+                );
             }
             at += columns[0].len() * of_number;
             combined.push(of_columns);

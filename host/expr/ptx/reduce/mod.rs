@@ -14,9 +14,10 @@
 mod columns;
 mod rows;
 
-use crate::expr::program::{Combine, Fold, Form, GROUP, Reduce, Step, Value};
+use crate::expr::function::{self, Binary};
+use crate::expr::program::{Combine, Fold, Form, GROUP, Program, Reduce, Step, Value};
 use crate::expr::ptx::Malformed;
-use crate::expr::ptx::halves::word;
+use crate::expr::ptx::halves::{AMPERE, word};
 use crate::expr::ptx::kernel::Kernel;
 use crate::expr::ptx::steps::Values;
 use crate::expr::ptx::writer::{Register, Writer, register_bits};
@@ -37,13 +38,34 @@ pub(super) struct Folding<'a> {
     reduce: &'a Reduce,
     /// As [`Program::passes`](crate::expr::program::Program::passes).
     passes: Vec<u8>,
+    /// Whether the GPU has [`extreme`]s.
+    has_extremes: bool,
+}
+
+/// The instruction for what a fold combines, where it is the smaller or larger of two `f32`: NaN if one is.
+fn extreme(program: &Program, fold: &Fold) -> Option<&'static str> {
+    let [(function, [0, 1, ..])] = fold.combine.calls[..] else {
+        return None;
+    };
+    let is = |binary| function::binary(binary, ScalarType::F32) == Some(program.functions[usize::from(function)]);
+    match () {
+        () if is(Binary::Minimum) => Some("min.NaN.f32"),
+        () if is(Binary::Maximum) => Some("max.NaN.f32"),
+        () => None,
+    }
+}
+
+/// Whether there are extremes, and a GPU of that compute capability has them.
+pub(super) fn has_extremes(program: &Program, capability: (u32, u32)) -> bool {
+    capability >= AMPERE.0 && program.folds.iter().any(|fold| extreme(program, fold).is_some())
 }
 
 impl<'a> Folding<'a> {
-    pub(super) fn new(kernel: &'a Kernel<'a>, reduce: &'a Reduce) -> Self {
+    pub(super) fn new(kernel: &'a Kernel<'a>, reduce: &'a Reduce, has_extremes: bool) -> Self {
         Self {
             kernel,
             reduce,
+            has_extremes,
             passes: kernel.program.passes(),
         }
     }
@@ -131,6 +153,11 @@ impl<'a> Folding<'a> {
     }
 
     fn combine(&self, fold: &Fold, a: &[Register], b: &[Register], writer: &mut Writer) -> Result<Numbers, Malformed> {
+        if self.has_extremes
+            && let Some(opcode) = extreme(self.kernel.program, fold)
+        {
+            return Ok(vec![writer.new_word(opcode, format_args!("{}, {}", a[0], b[0]))]);
+        }
         let mut numbers = [a, b].concat();
         for &(function, arguments) in &fold.combine.calls {
             let function = usize::from(function);
@@ -142,6 +169,19 @@ impl<'a> Folding<'a> {
         }
         let results = fold.combine.results.iter();
         Ok(results.map(|&number| numbers[usize::from(number)]).collect())
+    }
+
+    /// What a fold gives, with the NaN that the function for two numbers gives, where another one is.
+    fn finish(&self, fold: usize, number: Register, writer: &mut Writer) -> Register {
+        let fold = &self.kernel.program.folds[fold];
+        if !self.has_extremes || extreme(self.kernel.program, fold).is_none() {
+            return number;
+        }
+        let is_nan = writer.new_predicate("setp.nan.f32", format_args!("{number}, {number}"));
+        writer.new_word(
+            "selp.b32",
+            format_args!("{:#x}, {number}, {is_nan}", f32::NAN.to_bits()),
+        )
     }
 
     /// The values of the steps that a fold gives: of each number one for all, or one for each column.

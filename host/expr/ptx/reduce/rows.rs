@@ -87,7 +87,10 @@ impl Folding<'_> {
             }
             let width = 1 << lanes_log2.min(WARP_LOG2);
             for (&fold, numbers) in folds.iter().zip(&numbers) {
-                let all = numbers.iter().map(|&number| shuffle("idx", number, 0, width, writer));
+                let all = numbers.iter().map(|&number| {
+                    let number = shuffle("idx", number, 0, width, writer);
+                    self.finish(fold, number, writer)
+                });
                 let all: Vec<_> = all.map(|number| vec![number]).collect();
                 self.set(fold, &all, &mut values);
             }

@@ -15,6 +15,7 @@ use crate::expr::program::{MAX_ARGUMENTS, Program};
 use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::entry;
+use crate::expr::ptx::reduce::has_extremes;
 use crate::expr::ptx::writer::register_bits;
 use crate::expr::{self, Expr};
 use crate::{Device, DeviceArray, Generator, Result, Stream};
@@ -99,11 +100,11 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
     let mut blocks = 0;
     // What GPUs have for 16-bit floats is not the same.
     let mut all = [(7, 5), (9, 0)]
-        .map(|capability| Operation::all(program, capability))
+        .map(|capability| (Operation::all(program, capability), has_extremes(program, capability)))
         .to_vec();
     all.dedup();
-    for operations in all {
-        let text = entry(program, &callees, &operations).expect("a kernel");
+    for (operations, has_extremes) in all {
+        let text = entry(program, &callees, (&operations, has_extremes)).expect("a kernel");
         let native = native(&program.functions);
         let emulator = Emulator::new(&text, &native);
         for (output, bytes) in wanted.iter().enumerate() {
@@ -345,6 +346,64 @@ pub(super) fn narrow_floats(stream: &Stream) -> Result<()> {
 fn operations_of_16_bit_floats() {
     let blocks = twice(narrow_floats);
     assert!(blocks > 100, "{blocks}");
+}
+
+/// Numerators and divisors of every kind, by one divisor for all elements and for each row.
+#[test]
+fn quotients_by_one_divisor() {
+    let numbers = [
+        0.0,
+        1.0,
+        3.0,
+        1.0 / 3.0,
+        1e-45,
+        1e-38,
+        7.8886090e-31,
+        7.8886085e-31,
+        1e30,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+    let numerators: Vec<f32> = numbers.into_iter().flat_map(|x| [x, -x]).collect();
+    let divisors = numerators
+        .iter()
+        .copied()
+        .chain([2.9802322e-8, 2.980232e-8, 67_108_860.0, 67_108_864.0, 41.0]);
+    let blocks = twice(|stream| {
+        let x = DeviceArray::from_ndarray(stream, &Array::from(numerators.clone()))?;
+        // Threads whose numbers are all usual.
+        let usual = (&x * 0.0).clamp(0.5, 0.75).eval()?;
+        for divisor in divisors {
+            (x.expr() / divisor).eval()?;
+            (usual.expr() / divisor).eval()?;
+            let row = DeviceArray::from_ndarray(stream, &Array::from(vec![divisor, 3.0]))?;
+            (x.expr().insert_axis(Axis(0)) / row.expr().insert_axis(Axis(1))).eval()?;
+        }
+        Ok(())
+    });
+    assert!(blocks > 100, "{blocks}");
+}
+
+/// NaN and zeros of both signs, in rows by parts of warps and by blocks, and in columns.
+#[test]
+fn extremes_of_what_is_no_number() {
+    let blocks = twice(|stream| {
+        for shape in [[1, 1, 1], [1, 3, 7], [2, 1, 600], [1, 2, 1100], [2, 40, 17]] {
+            let x = numbers(stream, shape)?;
+            let place = x.expr().abs() * 100.0;
+            let odd = place.greater(140.0).select(x.expr() * 0.0 + f32::NAN, &x);
+            let zeros = (x.expr() * 0.0) * x.expr().less(0.2).select(x.expr() * 0.0 + 1.0, -(x.expr() * 0.0 + 1.0));
+            for axis in [1, 2].map(Axis) {
+                for x in [&odd, &-odd.clone(), &zeros] {
+                    expr::eval((&x.max_axis(axis), &x.min_axis(axis)))?;
+                }
+                (&odd - odd.max_axis(axis).insert_axis(axis)).eval()?;
+            }
+        }
+        Ok(())
+    });
+    assert!(blocks > 30, "{blocks}");
 }
 
 /// Softmax, norms, a loss, and their gradients: rows by parts of warps, by blocks, in loops, and columns.

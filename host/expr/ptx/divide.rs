@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Quotients of `f32` by one divisor: by its reciprocal, and as exact.
+//!
+//! A division is some ten instructions, two of them of a unit that takes a quarter as many as others, and a branch, which
+//! keeps each apart from the next one. Where a thread divides several numbers by the same `b`, as softmax does, it has the
+//! reciprocal `y` once, rounded to nearest, and for each number `a` an approximation, what that leaves, and the quotient:
+//! `q = a y`, `r = b q − a`, `q − r y`, each rounded once (P. Markstein, "Computation of elementary functions on the IBM RISC
+//! System/6000 processor", 1990). That is the quotient rounded to nearest, by the following.
+//!
+//! Without overflow or underflow, `q` is off by less than two units in the last place (ulp), and what is rounded at last by
+//! less than 2^−22 ulp from the exact quotient. That could be rounded otherwise only if it is so near to the middle of two
+//! numbers: with whole numbers `2^23 ≤ A, B < 2^24` for the digits and an odd `M` for the middle, if
+//! `0 < |2^k A − M B| < 8` for `k` of 24 or 25. Of all such `A` and `B` the quotient is right, even with 16 in place of 8, which are
+//! 93 million: they were tried once, and the test `quotients_that_are_nearly_halfway` tries some.
+//!
+//! With `2^−25 ≤ b < 2^26` and `|a| ≥ 2^−100`, nothing underflows. What overflows, and what is infinite, becomes NaN. And of a
+//! zero the signs come out right: `r` is +0, and `−r y` −0, which added to `q` leaves it as it is. So a thread that finds
+//! another divisor, smaller numbers that are not zero, or NaN among its quotients divides all of its numbers once more.
+
+use super::Malformed;
+use super::writer::{Register, Writer};
+use crate::backend::DeviceFnInfo;
+use crate::expr::function::{self, Binary};
+use cuda_std::scalar::ScalarType;
+
+/// The bits of the least divisor, 2^−25, and of one beyond the greatest, 2^26.
+const DIVISORS: [u32; 2] = [0x3300_0000, 0x4c80_0000];
+
+/// The label of the next division.
+pub(super) const NEXT: &str = "$next";
+
+/// Twice the bits of the least numerator, 2^−100, without its sign.
+const NUMERATORS: u32 = 0x0d80_0000 << 1;
+
+/// Whether a function is the division of `f32`.
+pub(super) fn is_division(function: &'static DeviceFnInfo) -> bool {
+    function::binary(Binary::Div, ScalarType::F32) == Some(function)
+}
+
+/// Each of these numbers divided by `divisor`; `divide` writes one division of any numbers.
+pub(super) fn by_one(
+    numerators: &[Register],
+    divisor: Register,
+    divide: impl Fn(Register, &mut Writer) -> Result<Register, Malformed>,
+    writer: &mut Writer,
+) -> Result<Vec<Register>, Malformed> {
+    let reciprocal = writer.new_word("rcp.rn.f32", divisor);
+    let negative = writer.new_word("neg.f32", reciprocal);
+    let [least, beyond] = DIVISORS;
+    let above = writer.new_word("sub.s32", format_args!("{divisor}, {least}"));
+    let mut is_any = writer.new_predicate("setp.ge.u32", format_args!("{above}, {}", beyond - least));
+    let mut or = |opcode: &str, operands: String, writer: &mut Writer| {
+        let is_one = writer.new_predicate(opcode, operands);
+        is_any = writer.new_predicate("or.pred", format_args!("{is_any}, {is_one}"));
+    };
+    let mut quotients = Vec::with_capacity(numerators.len());
+    for &numerator in numerators {
+        // Zero becomes the greatest of all.
+        let twice = writer.new_word("shl.b32", format_args!("{numerator}, 1"));
+        let below = writer.new_word("sub.s32", format_args!("{twice}, 1"));
+        or("setp.lt.u32", format!("{below}, {}", NUMERATORS - 1), writer);
+        let near = writer.new_word("mul.rn.f32", format_args!("{numerator}, {reciprocal}"));
+        let opposite = writer.new_word("neg.f32", numerator);
+        let left = writer.new_word("fma.rn.f32", format_args!("{divisor}, {near}, {opposite}"));
+        quotients.push(writer.new_word("fma.rn.f32", format_args!("{left}, {negative}, {near}")));
+    }
+    for both in quotients.chunks(2) {
+        or("setp.nan.f32", format!("{}, {}", both[0], both[both.len() - 1]), writer);
+    }
+    let results: Vec<Register> = quotients.iter().map(|_| writer.word()).collect();
+    writer.usual_or_any(
+        is_any,
+        |writer| {
+            let both = results.iter().zip(&quotients);
+            both.for_each(|(result, quotient)| writer.line(format_args!("mov.b32 {result}, {quotient}")));
+            Ok(())
+        },
+        |writer| one_by_one(numerators, &results, divide, writer),
+    )?;
+    Ok(results)
+}
+
+/// Divides the numbers in a loop, through which they go in turn: a division for each would be most of the code.
+fn one_by_one(
+    numerators: &[Register],
+    results: &[Register],
+    divide: impl Fn(Register, &mut Writer) -> Result<Register, Malformed>,
+    writer: &mut Writer,
+) -> Result<(), Malformed> {
+    for (result, numerator) in results.iter().zip(numerators) {
+        writer.line(format_args!("mov.b32 {result}, {numerator}"));
+    }
+    let number = writer.copy();
+    let left = writer.new_word("mov.u32", results.len());
+    writer.line(".pragma \"nounroll\"");
+    writer.mark(format_args!("{NEXT}_{number}:"));
+    let quotient = divide(results[0], writer)?;
+    for both in results.windows(2) {
+        writer.line(format_args!("mov.b32 {}, {}", both[0], both[1]));
+    }
+    writer.line(format_args!("mov.b32 {}, {quotient}", results[results.len() - 1]));
+    writer.line(format_args!("sub.s32 {left}, {left}, 1"));
+    let is_left = writer.new_predicate("setp.ne.u32", format_args!("{left}, 0"));
+    writer.line(format_args!("@{is_left} bra {NEXT}_{number}"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The quotient as the kernel has it of usual numbers.
+    fn quotient(a: f32, b: f32) -> f32 {
+        let reciprocal = 1.0 / b;
+        let near = a * reciprocal;
+        b.mul_add(near, -a).mul_add(-reciprocal, near)
+    }
+
+    /// The inverse of 2 to that power modulo an odd number.
+    fn inverse(power: u32, modulus: u64) -> u64 {
+        let halved = |number: u64| {
+            if number % 2 == 0 {
+                number / 2
+            } else {
+                (number + modulus) / 2
+            }
+        };
+        (0..power).fold(1 % modulus, |number, _| halved(number))
+    }
+
+    #[test]
+    fn quotients_that_are_nearly_halfway() {
+        let digits = 1u64 << 23..1 << 24;
+        let mut tried = 0;
+        // Even divisors too, those with few zeros at their end: else no product of an odd number is as near.
+        for b in digits.clone().step_by(997).chain(digits.end - 50..digits.end) {
+            let zeros = b.trailing_zeros();
+            let modulus = b >> zeros;
+            for (power, left) in [24u32, 25]
+                .into_iter()
+                .flat_map(|power| (-16i64..=16).map(move |left| (power, left)))
+            {
+                if left == 0 || left.trailing_zeros() != zeros {
+                    continue;
+                }
+                // 2^power a − left is an odd multiple of b.
+                let left = (left >> zeros).rem_euclid(modulus as i64) as u64;
+                let first = left * inverse(power - zeros, modulus) % modulus;
+                let begin = first + (digits.start.saturating_sub(first)).next_multiple_of(modulus);
+                for a in (begin..digits.end)
+                    .step_by(modulus as usize)
+                    .filter(|&a| (power == 24) == (a >= b))
+                {
+                    let (a, b) = (a as f32, b as f32);
+                    assert_eq!(quotient(a, b), a / b, "{a} / {b}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 50_000, "{tried}");
+    }
+
+    #[test]
+    fn the_least_and_greatest_of_usual_numbers() {
+        let [least, beyond] = DIVISORS.map(f32::from_bits);
+        assert_eq!([least, beyond], [2f32.powi(-25), 2f32.powi(26)]);
+        let smallest = f32::from_bits(NUMERATORS / 2);
+        assert_eq!(smallest, 2f32.powi(-100));
+        for a in [smallest, smallest.next_up(), f32::MAX, 0.0] {
+            for b in [least, least.next_up(), 1.0, 3.0, beyond.next_down()] {
+                for a in [a, -a] {
+                    let quotient = quotient(a, b);
+                    // What overflows is divided again.
+                    assert!(
+                        quotient.is_nan() && a.abs() == f32::MAX || quotient.to_bits() == (a / b).to_bits(),
+                        "{a} / {b}"
+                    );
+                }
+            }
+        }
+    }
+}
