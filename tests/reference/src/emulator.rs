@@ -41,6 +41,8 @@ enum Action {
     /// To the lane that is so many further, or of that number in its segment.
     ShuffleDown,
     ShuffleTo,
+    /// From the lane whose number differs by these bits.
+    ShuffleButterfly,
     Load(Space, Shape),
     Store(Space, Shape),
     /// A device function, by its number.
@@ -206,7 +208,7 @@ impl<'a> Emulator<'a> {
             match line.action {
                 Action::Return => return Stop::End,
                 Action::Barrier => return Stop::Barrier,
-                Action::ShuffleDown | Action::ShuffleTo => return Stop::Shuffle,
+                Action::ShuffleDown | Action::ShuffleTo | Action::ShuffleButterfly => return Stop::Shuffle,
                 Action::Branch => {
                     let Operand::Label(label) = line.operands[0] else {
                         panic!("a label is wanted")
@@ -239,6 +241,7 @@ impl<'a> Emulator<'a> {
             let (first, last) = (lane & segment, lane & segment | clamp & 31 & !segment);
             let from = match line.action {
                 Action::ShuffleDown => lane + by,
+                Action::ShuffleButterfly => lane ^ by,
                 _ => first | by & !segment & 31,
             };
             thread.registers[to] = values[if from > last { lane } else { from }];
@@ -298,7 +301,12 @@ impl<'a> Emulator<'a> {
                 }
                 thread.set(operands[0], function(values));
             }
-            Action::Return | Action::Barrier | Action::Branch | Action::ShuffleDown | Action::ShuffleTo => {
+            Action::Return
+            | Action::Barrier
+            | Action::Branch
+            | Action::ShuffleDown
+            | Action::ShuffleTo
+            | Action::ShuffleButterfly => {
                 unreachable!("a thread stops there or goes elsewhere")
             }
         }
@@ -352,6 +360,7 @@ impl Action {
             "bra" | "bra.uni" => Self::Branch,
             "shfl.sync.down.b32" => Self::ShuffleDown,
             "shfl.sync.idx.b32" => Self::ShuffleTo,
+            "shfl.sync.bfly.b32" => Self::ShuffleButterfly,
             _ if opcode.starts_with("st.") => Self::Store(Space::of(opcode), Shape::of(opcode)),
             _ if opcode.starts_with("ld.") => Self::Load(Space::of(opcode), Shape::of(opcode)),
             "mov.b64" if is_split => Self::Split(32),

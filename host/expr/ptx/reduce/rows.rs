@@ -87,8 +87,12 @@ impl Folding<'_> {
             }
             let width = 1 << lanes_log2.min(WARP_LOG2);
             for (&fold, numbers) in folds.iter().zip(&numbers) {
+                let is_everywhere = is_symmetric(&self.kernel.program.folds[fold]);
                 let all = numbers.iter().map(|&number| {
-                    let number = shuffle("idx", number, 0, width, writer);
+                    let number = match is_everywhere {
+                        true => number,
+                        false => shuffle("idx", number, 0, width, writer),
+                    };
                     self.finish(fold, number, writer)
                 });
                 let all: Vec<_> = all.map(|number| vec![number]).collect();
@@ -321,13 +325,13 @@ impl Folding<'_> {
         Ok(())
     }
 
-    /// The numbers of `width` threads side by side, which the first of them has then.
+    /// The numbers of `width` threads side by side, which the first of them has then, or [each](is_symmetric).
     fn warp(&self, fold: &Fold, mut own: Numbers, width: u32, writer: &mut Writer) -> Result<Numbers, Malformed> {
         let mut offset = width / 2;
         while offset > 0 {
             let other: Numbers = own
                 .iter()
-                .map(|&number| shuffle("down", number, offset, width, writer))
+                .map(|&number| shuffle(way(fold), number, offset, width, writer))
                 .collect();
             own = self.combine(fold, &own, &other, writer)?;
             offset /= 2;
@@ -335,7 +339,7 @@ impl Folding<'_> {
         Ok(own)
     }
 
-    /// From the numbers of each warp to those of the block, which the first thread of each warp has then.
+    /// From the numbers of each warp to those of the block, which the first thread of each warp has then, or [each](is_symmetric).
     fn block(
         &self,
         folds: &[usize],
@@ -364,18 +368,31 @@ impl Folding<'_> {
         writer.line("bar.sync 0");
         let mut at = first;
         for (&fold, numbers) in folds.iter().zip(numbers) {
+            let fold = &self.kernel.program.folds[fold];
+            if is_symmetric(fold) && warps <= FEW_WARPS {
+                let load = |warp: usize| load_shared(numbers[0].bits(), base, at + warp * NUMBER, writer);
+                let mut all: Vec<Numbers> = (0..warps).map(load).map(|number| vec![number]).collect();
+                while all.len() > 1 {
+                    let second = all.split_off(all.len() / 2);
+                    for (a, b) in all.iter_mut().zip(second) {
+                        *a = self.combine(fold, a, &b, writer)?;
+                    }
+                }
+                *numbers = all.swap_remove(0);
+                at += warps * NUMBER;
+                continue;
+            }
             let mut of_warps = Numbers::new();
             for number in &*numbers {
                 of_warps.push(load_shared(number.bits(), from, at, writer));
                 at += warps * NUMBER;
             }
-            let fold = &self.kernel.program.folds[fold];
             // Beyond the warps that there are, lanes have others' numbers, which do not reach the first.
             let mut offset = warps as u32 / 2;
             while offset > 0 {
                 let shuffled = of_warps
                     .iter()
-                    .map(|&number| shuffle("down", number, offset, 1 << WARP_LOG2, writer));
+                    .map(|&number| shuffle(way(fold), number, offset, 1 << WARP_LOG2, writer));
                 let other: Numbers = shuffled.collect();
                 of_warps = self.combine(fold, &of_warps, &other, writer)?;
                 offset /= 2;
@@ -425,4 +442,18 @@ impl Folding<'_> {
         }
         Ok(())
     }
+}
+
+/// The warps of a block of which each thread reads all numbers: that takes less time than shuffles, one after another.
+const FEW_WARPS: usize = 8;
+
+/// Whether threads may exchange numbers, so that each has those of all: those of two sets are the same, bit by bit, in either
+/// order. Those of one number are; of several a zero may have either sign.
+fn is_symmetric(fold: &Fold) -> bool {
+    fold.combine.types.len() == 1
+}
+
+/// How a thread finds another one's numbers.
+fn way(fold: &Fold) -> &'static str {
+    if is_symmetric(fold) { "bfly" } else { "down" }
 }
