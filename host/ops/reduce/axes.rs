@@ -156,6 +156,8 @@ impl<'a> Lie<'a> {
     pub(super) fn first(&self) -> Option<Vec<usize>> {
         let mut runs = self.runs(&self.combined);
         let length = |run: &Vec<usize>| -> usize { run.iter().map(|&axis| self.shape[axis]).product() };
+        // Of equal ones the innermost, as rows: what is left of columns then are few.
+        runs.reverse();
         runs.sort_by_key(|run| Reverse(length(run)));
         (runs.len() > 1).then(|| runs.swap_remove(0))
     }
@@ -276,6 +278,7 @@ mod tests {
         );
         assert_eq!(lie(&[2, 3, 5, 7], &[105, 35, 7, 1], &[1, 2]).first(), None);
         assert_eq!(lie(&[3, 5, 7], &[35, 7, 1], &[0, 2]).together(), [1, 0, 2]);
+        assert_eq!(lie(&[7, 5, 7], &[35, 7, 1], &[0, 2]).first(), Some(vec![2]));
         assert_eq!(lie(&[3, 5], &[5, 1], &[]).together(), [0, 1]);
     }
 

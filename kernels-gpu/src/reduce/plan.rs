@@ -56,6 +56,11 @@ const fn segment<T>() -> usize {
     if size_of::<T>() == 1 { 128 } else { 32 }
 }
 
+/// The columns of a sector of memory.
+const fn sector<T>() -> usize {
+    if size_of::<T>() < 32 { 32 / size_of::<T>() } else { 1 }
+}
+
 /// Elements that a block reads in one step of its loop over a row.
 pub const fn tile_len<T>() -> usize {
     THREADS * UNROLL * tile::vec_len(size_of::<T>())
@@ -266,7 +271,16 @@ impl ColumnPlan {
             if columns == 0 { 1 } else { columns },
             if inner == 0 { 1 } else { inner },
         );
-        let (width, height) = block_shape(columns, length, inner, segment::<T>());
+        let (mut width, mut height) = block_shape(columns, length, inner, segment::<T>());
+        // Narrower strips, down to a sector of memory, where a column then is one chunk: that takes as many blocks, which have
+        // not to wait for one another.
+        while in_flight::<T>() * height < length
+            && length <= in_flight::<T>() * THREADS / sector::<T>()
+            && width.is_multiple_of(2)
+            && width >= 2 * sector::<T>()
+        {
+            (width, height) = (width / 2, height * 2);
+        }
         let step = in_flight::<T>() * height;
         let tiles = length.div_ceil(step);
         let log_tiles = log_tiles(tiles, columns.div_ceil(width));
