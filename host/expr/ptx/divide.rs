@@ -119,7 +119,7 @@ mod tests {
     /// The inverse of 2 to that power modulo an odd number.
     fn inverse(power: u32, modulus: u64) -> u64 {
         let halved = |number: u64| {
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 number / 2
             } else {
                 (number + modulus) / 2
