@@ -32,7 +32,7 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use attention::{
     Attention, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams, BiasGradientParams,
-    GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
+    GradientsOfQueriesParams, GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
 };
 pub use convolve::{
     Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,

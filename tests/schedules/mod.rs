@@ -211,8 +211,8 @@ families! {
     attentions by attention::attentions, on [PLAIN, AMPERE, HOPPER] twice:
         attention attention_decode attention_decode_tensor attention_wgmma;
     gradients_of_attention by attention::gradients, on [PLAIN, HOPPER] twice:
-        attention_gradients attention_gradients_of_sums attention_gradients_wgmma attention_bias_gradient
-        attention_bias_gradient_wgmma;
+        attention_gradients attention_gradients_of_queries attention_gradients_of_sums attention_gradients_wgmma
+        attention_bias_gradient attention_bias_gradient_wgmma;
 }
 
 /// All entries of the library, as `cargo xtask ptx` has found them.

@@ -23,7 +23,7 @@ pub struct GradientsTask<'a, T> {
     pub(super) q: &'a DeviceArrayRef<T, Ix4>,
     pub(super) k: &'a DeviceArrayRef<T, Ix4>,
     pub(super) v: &'a DeviceArrayRef<T, Ix4>,
-    out: &'a DeviceArrayRef<T, Ix4>,
+    pub(super) out: &'a DeviceArrayRef<T, Ix4>,
     pub(super) log_sums: &'a DeviceArrayRef<f32, Ix3>,
     pub(super) grad: &'a DeviceArrayRef<T, Ix4>,
     pub(super) shape: AttentionShape,

@@ -7,18 +7,19 @@ use cuda_std::launch::Kernel;
 use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
-use kernels_gpu::attention::wgmma::gradients::{self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_sums};
+use kernels_gpu::attention::wgmma::gradients::{
+    self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
+};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
 use kernels_gpu::compiled::{BiasGradientParams, HopperAttention, HopperAttentionParams, HopperGradientsParams};
 use ndarray::{Dim, Ix4, Ix5, s};
 
 use super::gradients::GradientsTask;
 use super::sequences::Extra;
-use super::{Attend, Task};
+use super::{Attend, Task, steps};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::expr;
 use crate::launch::{LaunchConfig, Words};
 use crate::ops::matmul::is_hopper;
 use crate::ops::transpose::Ordered;
@@ -220,8 +221,8 @@ where
     K: Kernel<Params = HopperGradientsParams<T>>,
 {
     let stream = task.q.stream();
-    let of_queries = of_queries(task)?;
     let [q, k, v, grad] = operands(task)?;
+    let of_queries = of_queries(task, &grad)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
     let sequences = || task.extra.sequences.as_deref().map(Words::of);
     let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
@@ -234,7 +235,7 @@ where
     let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
     let [lines, elements] = SUMS;
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([tiles, lines, elements]))?;
-    let mut turns = DeviceArray::<u32, _>::zeros(stream, gradients::COUNTERS + tiles)?;
+    let mut turns = stream.take_counters(gradients::COUNTERS + tiles)?;
     let [mut dq, mut dk, mut dv] = task.results()?;
     let [factor, scale] = task.factors;
     {
@@ -271,9 +272,10 @@ where
         unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     }
     let config = LaunchConfig::new(tiles as u32, of_sums::THREADS as u32);
-    let args = (&sums, sequences(), &mut dq, shape, scale);
+    let args = (&sums, sequences(), &mut dq, &mut turns, shape, scale);
     // SAFETY: the kernel's contract: threads and blocks are as it wants them. The rest is as above.
     unsafe { stream.launch_on_tensor_cores::<T::GradientsOfSums>(&config, args)? };
+    turns.give_back();
     Ok([dq, dk, dv])
 }
 
@@ -306,12 +308,12 @@ fn launch_bias_gradient<T, K>(
     registers: usize,
 ) -> Result<DeviceArray<f32, Ix5>>
 where
-    T: Attend + TensorElement,
+    T: Attend + HopperAttention + TensorElement,
     K: Kernel<Params = BiasGradientParams<T>>,
 {
     let stream = task.q.stream();
-    let of_queries = of_queries(task)?;
     let [q, k, v, grad] = operands(task)?;
+    let of_queries = of_queries(task, &grad)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, KEYS)?, map(&v, KEYS)?, map(&grad, LINES)?);
     let bias = in_boxes(task.extra.bias.as_deref().expect("its gradient is asked for"))?;
     let bias = BiasBoxes::new(&bias, task.shape.keys)?;
@@ -343,16 +345,36 @@ where
     Ok(sums)
 }
 
-/// For each query the logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient:
-/// the first of four axes is these two.
-fn of_queries<T: Attend>(task: &GradientsTask<'_, T>) -> Result<DeviceArray<f32, Ix4>> {
+/// For each query the logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient,
+/// which [`mappable`] has made: the first of four axes is these two.
+fn of_queries<T: Attend + HopperAttention + TensorElement>(
+    task: &GradientsTask<'_, T>,
+    grad: &DeviceArrayRef<T, Ix4>,
+) -> Result<DeviceArray<f32, Ix4>> {
+    let stream = task.q.stream();
     let [batch, heads, queries] = [0, 1, 2].map(|axis| task.q.shape()[axis]);
-    let mut known = DeviceArray::uninit(task.q.stream(), Dim([2, batch, heads, queries]))?;
-    let log_sums = task.log_sums.expr();
-    let exponents = log_sums
-        .equal(f32::NEG_INFINITY)
-        .select(expr::scalar(f32::INFINITY), log_sums * std::f32::consts::LOG2_E);
-    exponents.eval_into(&mut known.slice_mut(s![0, .., .., ..])?)?;
-    task.deltas().eval_into(&mut known.slice_mut(s![1, .., .., ..])?)?;
+    let mut known = DeviceArray::uninit(stream, Dim([2, batch, heads, queries]))?;
+    let (out, log_sums) = (mappable(task.out)?, task.log_sums.in_order()?);
+    let blocks = task.shape.queries.div_ceil(of_queries::queries(task.shape.dim));
+    let strides = |x: &DeviceArrayRef<T, Ix4>| {
+        let [batch, heads, queries, _] = steps(x);
+        [batch, heads, queries]
+    };
+    let args = (
+        Words::of(&out),
+        Words::of(grad),
+        Words::of(&log_sums),
+        &mut known,
+        task.shape,
+        strides(&out),
+        strides(grad),
+    );
+    let blocks = (task.shape.batch * task.shape.heads).checked_mul(blocks);
+    let blocks = blocks.expect("there is memory for two words of each query");
+    let config = LaunchConfig::new(blocks, of_queries::THREADS as u32);
+    // SAFETY: the kernel's contract: threads and blocks are as it wants them, and the head dimension is one of those. Results, their gradients and the
+    // logarithms have the shape of the queries, the first two with lines that begin at multiples of 16 bytes, as they are `mappable`, the last in
+    // order. There is room for two words of each query.
+    unsafe { stream.launch_on_tensor_cores::<T::GradientsOfQueries>(&config, args)? };
     Ok(known)
 }

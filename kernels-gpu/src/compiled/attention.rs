@@ -139,11 +139,23 @@ pub type HopperGradientsParams<T> = (
     Exponents,
 );
 
+/// The parameters of [`attention_gradients_of_queries`](fn@wgmma::gradients::of_queries::attention_gradients_of_queries).
+pub type GradientsOfQueriesParams<T> = (
+    &'static [T],
+    &'static [T],
+    &'static [f32],
+    SliceMut<'static, f32>,
+    AttentionShape,
+    [usize; 3],
+    [usize; 3],
+);
+
 /// The parameters of [`attention_gradients_of_sums`](fn@wgmma::gradients::of_sums::attention_gradients_of_sums).
 pub type GradientsOfSumsParams<T> = (
     &'static [f32],
     &'static [u32],
     SliceMut<'static, T>,
+    SliceMut<'static, u32>,
     AttentionShape,
     f32,
 );
@@ -182,6 +194,8 @@ pub trait HopperAttention: Attention {
     type GradientsOfFormsD64: Kernel<Params = HopperGradientsParams<Self>>;
     /// For 128.
     type GradientsOfFormsD128: Kernel<Params = HopperGradientsParams<Self>>;
+    /// What these know of queries.
+    type GradientsOfQueries: Kernel<Params = GradientsOfQueriesParams<Self>>;
     /// Those of queries, of their sums.
     type GradientsOfSums: Kernel<Params = GradientsOfSumsParams<Self>>;
     /// The gradient of a bias, for 64.
@@ -201,6 +215,7 @@ macro_rules! hopper {
             type GradientsD128 = wgmma::gradients::attention_gradients_wgmma<$type, 64, false>;
             type GradientsOfFormsD64 = wgmma::gradients::attention_gradients_wgmma<$type, 32, true>;
             type GradientsOfFormsD128 = wgmma::gradients::attention_gradients_wgmma<$type, 64, true>;
+            type GradientsOfQueries = wgmma::gradients::of_queries::attention_gradients_of_queries<$type>;
             type GradientsOfSums = wgmma::gradients::of_sums::attention_gradients_of_sums<$type>;
             type BiasGradientD64 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 32>;
             type BiasGradientD128 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 64>;

@@ -39,6 +39,7 @@ use crate::matmul::unroll;
 mod add;
 pub mod bias;
 mod consume;
+pub mod of_queries;
 pub mod of_sums;
 mod produce;
 mod scores;
@@ -198,9 +199,8 @@ pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, with a block for each tile of
 /// [`ROWS`] keys. The shape, and [`of_keys`] of it, are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. The maps of operands have five axes, as
-/// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
-/// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
-/// queries. The results begin at multiples of 16 bytes and have the heads one after another, each in C order. With `FORMS`, `sequences` and the bias
+/// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` is what
+/// [`attention_gradients_of_queries`](of_queries::attention_gradients_of_queries()) has of all queries. The results begin at multiples of 16 bytes and have the heads one after another, each in C order. With `FORMS`, `sequences` and the bias
 /// are as there; packed ones are in order, as blocks that add to one tile would else wait without end.
 ///
 /// `sums` is a map of three axes, tiles, as many as the shape has of [`queries`], and the lines and elements that [`SUMS`] says, with boxes of a tile, and

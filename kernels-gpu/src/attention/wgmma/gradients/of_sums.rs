@@ -7,7 +7,7 @@ use cuda_std::wgmma::Accumulator;
 
 use super::super::consume::store_line;
 use super::scores::{LINES, PRODUCTS};
-use super::{CONSUMERS, FOURS, Half, SUMS};
+use super::{CONSUMERS, COUNTERS, FOURS, Half, SUMS};
 use crate::attention::{AttentionShape, Lines};
 use crate::matmul::unroll;
 
@@ -15,21 +15,32 @@ use crate::matmul::unroll;
 pub const THREADS: usize = 128 * CONSUMERS;
 
 /// Stores the sums of [`attention_gradients_wgmma`](super::attention_gradients_wgmma()), times `scale`, as gradients of queries: 0 of tiles of which
-/// none sees a key.
+/// none sees a key. Sets the words of its `turns` to 0 again.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads; the grid has one axis, with a block for each tile of the [`queries`](super::queries) that such a kernel has. The shape is
-/// valid for those, and its head dimension one that such a kernel has. `sums` are all tiles of that, `sequences` fit the shape, and `out` begins at a
-/// multiple of 16 bytes and has the heads one after another, each in C order.
+/// valid for those, and its head dimension one that such a kernel has. `sums` are all tiles of that, `sequences` fit the shape, `out` begins at a
+/// multiple of 16 bytes and has the heads one after another, each in C order, and `turns` are that kernel's, which has ended.
 #[kernel(T = [bf16, f16], arch = "sm_90a", max_threads = THREADS)]
 pub unsafe fn attention_gradients_of_sums<T: Half>(
     sums: &[f32],
     sequences: &[u32],
     out: SliceMut<'_, T>,
+    turns: SliceMut<'_, u32>,
     shape: AttentionShape,
     scale: f32,
 ) {
+    let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x());
+    // SAFETY (of both): the kernel's contract: there are these, and one for each block.
+    unsafe {
+        if thread == 0 {
+            turns.set_vec_unchecked(COUNTERS + block, [0]);
+        }
+        if block == 0 && (thread as usize) < COUNTERS {
+            turns.set_vec_unchecked(thread as usize, [0]);
+        }
+    }
     // A tile has as many elements, of queries of one piece of 64 or of two.
     let (pieces, queries) = match shape.dim as usize > LINES {
         true => (2, LINES as u32),
@@ -46,7 +57,6 @@ pub unsafe fn attention_gradients_of_sums<T: Half>(
     let [begin, end] = sequence.keys_of_tile(row, queries);
     let head = tile.batch * shape.heads + tile.head;
     let number = (head * shape.blocks(shape.queries, queries) + tile.row / queries) as usize;
-    let thread = thread::thread_idx_x();
     let mut elements = Accumulator::<PRODUCTS>::zero();
     if begin < end {
         let from = number * SUMS[0] * SUMS[1] + 4 * thread as usize;
