@@ -20,13 +20,14 @@ const FEW: u32 = 16;
 
 const _: () = assert!(FEW as usize <= ROWS);
 
-/// The fewest keys of a part, in which the results of a part are a small share of what is read.
-const LEAST_KEYS: u32 = 256;
-
-/// Blocks for each multiprocessor that keys are divided for: on ordinary cores twice as many as it holds, of the kernel for tensor
-/// cores, which always has the next keys on their way, just as many.
-const fn blocks_for_each(on_tensor_cores: bool) -> u32 {
-    if on_tensor_cores { 2 } else { 8 }
+/// By which kernel few queries are done.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    /// On ordinary cores, for one query of a head of keys.
+    One,
+    /// For four.
+    Four,
+    TensorCores,
 }
 
 impl<T: Attend> Task<'_, T> {
@@ -44,9 +45,9 @@ impl<T: Attend> Task<'_, T> {
             return Ok(false);
         }
         match rows {
-            1 => self.launch_decode::<T::One, false>(1)?,
+            1 => self.launch_decode::<T::One>(1, By::One)?,
             _ if T::few_on_tensor_cores(self)? => {}
-            _ => self.launch_decode::<T::Four, false>(rows.div_ceil(MOST_ROWS as u32))?,
+            _ => self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32), By::Four)?,
         }
         Ok(true)
     }
@@ -61,25 +62,19 @@ impl<T: Attend> Task<'_, T> {
             return Ok(false);
         }
         match self.shape.dim {
-            64 => self.launch_decode::<<T as AttentionDecodeTensor>::D64, true>(1)?,
-            128 => self.launch_decode::<<T as AttentionDecodeTensor>::D128, true>(1)?,
+            64 => self.launch_decode::<<T as AttentionDecodeTensor>::D64>(1, By::TensorCores)?,
+            128 => self.launch_decode::<<T as AttentionDecodeTensor>::D128>(1, By::TensorCores)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// By so many blocks for each head and part of the keys, of a kernel for tensor cores or not.
-    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>, const ON_TENSOR_CORES: bool>(
-        &mut self,
-        blocks: u32,
-    ) -> Result<()> {
+    /// By so many blocks of a kernel for each head and part of the keys.
+    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>>(&mut self, blocks: u32, by: By) -> Result<()> {
         let stream = self.q.stream();
         let heads = self.shape.batch * self.shape.key_head(self.shape.heads);
-        let plan = plan(
-            &self.shape,
-            heads * blocks,
-            blocks_for_each(ON_TENSOR_CORES) * stream.backend().properties().multiprocessors,
-        );
+        let multiprocessors = stream.backend().properties().multiprocessors;
+        let plan = plan(&self.shape, heads * blocks, multiprocessors, by);
         let parts = if plan.parts > 1 { plan.parts as usize } else { 0 };
         let [batch, heads_of_queries, queries, dim] = [0, 1, 2, 3].map(|axis| self.q.shape()[axis]);
         let lines = batch * heads_of_queries * queries;
@@ -103,7 +98,7 @@ impl<T: Attend> Task<'_, T> {
             self.factor,
         );
         let config = LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32);
-        if ON_TENSOR_CORES {
+        if by == By::TensorCores {
             // SAFETY: the kernel is a safe one.
             unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
         } else {
@@ -114,11 +109,23 @@ impl<T: Attend> Task<'_, T> {
     }
 }
 
-/// How the keys are divided that queries see, for about so many blocks in all, where a part takes `blocks`.
-fn plan(shape: &AttentionShape, blocks: u32, in_all: u32) -> DecodePlan {
+/// How the keys are divided that queries see, where a part takes so many blocks.
+fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> DecodePlan {
     let width = i64::from(shape.queries) + i64::from(shape.reach) - i64::from(shape.from);
     let all = width.clamp(1, i64::from(shape.keys)) as u32;
-    let wanted = (in_all / blocks).clamp(1, all.div_ceil(LEAST_KEYS));
+    let for_each = |number: u32| number * multiprocessors / blocks;
+    let (wanted, most) = match by {
+        // As many blocks as a multiprocessor holds, or twice as many where some would have one more of these few than others.
+        By::One => match for_each(4) {
+            parts @ 8.. => (parts, all.div_ceil(64)),
+            _ => (for_each(8), all.div_ceil(64)),
+        },
+        By::Four => (for_each(8), all.div_ceil(256)),
+        // As many as it holds, as the kernel always has the next keys on their way. Of 16 parts all results are in flight at once: more are
+        // worth it where they have more keys.
+        By::TensorCores => (for_each(2), all.div_ceil(256).max(all.div_ceil(64).min(16))),
+    };
+    let wanted = wanted.clamp(1, most);
     let keys = all.div_ceil(wanted).next_multiple_of(64);
     DecodePlan {
         parts: all.div_ceil(keys),
@@ -163,22 +170,35 @@ mod tests {
     fn parts_cover_all_keys_and_none_is_empty() {
         for keys in [1, 63, 255, 256, 257, 8192, 100_001, 1 << 30] {
             for blocks in [1, 8, 512, 100_000] {
-                let plan = plan(&shape(keys), blocks, 1056);
-                assert!(
-                    u64::from(plan.parts) * u64::from(plan.keys) >= u64::from(keys),
-                    "{plan:?}"
-                );
-                assert!((plan.parts - 1) * plan.keys < keys, "{plan:?}");
-                assert!(plan.parts == 1 || plan.keys >= 192, "{plan:?}");
+                for by in [By::One, By::Four, By::TensorCores] {
+                    let plan = plan(&shape(keys), blocks, 132, by);
+                    assert!(
+                        u64::from(plan.parts) * u64::from(plan.keys) >= u64::from(keys),
+                        "{plan:?}"
+                    );
+                    assert!((plan.parts - 1) * plan.keys < keys, "{plan:?}");
+                }
             }
         }
-        assert_eq!(plan(&shape(8192), 512, 1056), DecodePlan { parts: 2, keys: 4096 });
+        assert_eq!(
+            plan(&shape(8192), 512, 132, By::One),
+            DecodePlan { parts: 2, keys: 4096 }
+        );
         let window = AttentionShape {
             from: 8000,
             reach: 8191,
             ..shape(8192)
         };
-        assert_eq!(plan(&window, 8, 1056), DecodePlan { parts: 1, keys: 192 });
-        assert_eq!(plan(&shape(8192), 1, 1056), DecodePlan { parts: 32, keys: 256 });
+        assert_eq!(plan(&window, 8, 132, By::One), DecodePlan { parts: 3, keys: 64 });
+        assert_eq!(plan(&window, 8, 132, By::Four), DecodePlan { parts: 1, keys: 192 });
+    }
+
+    #[test]
+    fn fewer_keys_have_smaller_parts() {
+        let parts = |by| [100, 1024, 2048, 4096, 8192, 1 << 20].map(|keys| plan(&shape(keys), 8, 132, by).parts);
+        assert_eq!(parts(By::One), [2, 16, 32, 64, 64, 66]);
+        assert_eq!(parts(By::Four), [1, 4, 8, 16, 32, 132]);
+        assert_eq!(parts(By::TensorCores), [2, 16, 16, 16, 32, 33]);
+        assert_eq!(plan(&shape(8192), 32, 132, By::One).parts, 16);
     }
 }

@@ -9,7 +9,6 @@
 //!
 //! Sums are in a fixed order, by fused multiply-add: the same bits each time.
 
-use cuda_std::fence;
 use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
@@ -19,6 +18,7 @@ use super::{AttentionShape, Lines as Of, Sequence};
 use crate::matmul::unroll;
 use crate::num::Num;
 
+mod parts;
 pub mod tensor;
 
 /// Threads of a block.
@@ -316,6 +316,17 @@ impl Sums {
         values: [0.0; ELEMENTS],
     };
 
+    /// Those that the lane has whose number is this one's but for a bit. For whole warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_lane(&self, bit: u32) -> Self {
+        let of_lane = |x: f32| warp::shuffle_xor(warp::FULL_MASK, x, bit);
+        Self {
+            max: of_lane(self.max),
+            sum: of_lane(self.sum),
+            values: cuda_std::array::from_fn(|i| of_lane(self.values[i])),
+        }
+    }
+
     /// Adds those of other keys.
     #[inline(always)]
     fn add(&mut self, other: Self) {
@@ -389,163 +400,11 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         (number * self.pitch, WARPS * G * self.pitch + 2 * number)
     }
 
-    /// Brings the warps' rows together that are in shared memory, and stores them. Of several parts of the keys, the last block to come
-    /// brings all together.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, plan: &DecodePlan, results: Results<'_, T>) {
-        let mut among = WARPS;
-        if plan.parts > 1 {
-            self.each_row(among, |line, values, log_sum| {
-                self.store_part(line, values, log_sum, &results)
-            });
-            if !self.is_last(plan, results.counters) {
-                return;
-            }
-            among = self.share_parts(plan, &results);
-            thread::sync_threads();
-        }
-        self.each_row(among, |line, values, log_sum| {
-            self.store(line, values, log_sum, &results)
-        });
-    }
-
     /// How many rows the block has.
     #[inline(always)]
     fn height(&self) -> u32 {
         let left = self.place.rows - self.place.row;
         if left < G as u32 { left } else { G as u32 }
-    }
-
-    /// For each row of the warp, of which so many warps have left something in shared memory: the number of its query, this lane's elements of
-    /// its result, and the logarithm to base 2 of its sum of exponentials.
-    #[inline(always)]
-    fn each_row(&self, among: usize, store: impl Fn(usize, [f32; ELEMENTS], f32)) {
-        let mut row = thread::thread_idx_x() / 32;
-        while row < self.height() {
-            let (values, log_sum) = self.result(row, among);
-            store(self.line(row), values, log_sum);
-            row += WARPS as u32;
-        }
-    }
-
-    /// Stores a row of this part.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store_part(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
-        let lane = thread::thread_idx_x() as usize % 32;
-        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
-        let line = self.place.part as usize * lines(&self.shape) + line;
-        // SAFETY (of both): there is room for as many lines, which have a multiple of 8 elements.
-        if lane == 0 {
-            unsafe { to.sums.set_vec_unchecked(line, [log_sum]) };
-        }
-        if column < dim {
-            unsafe { to.parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-        }
-        // Seen by whoever sees the counter after the barrier.
-        fence::device();
-    }
-
-    /// Stores a row.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
-        let lane = thread::thread_idx_x() as usize % 32;
-        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
-        if lane == 0 && line < to.log_sums.len() {
-            to.log_sums.set(line, log_sum * core::f32::consts::LN_2);
-        }
-        if column < dim {
-            let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
-            // SAFETY: there is room for as many lines, which have a multiple of 8 elements.
-            unsafe { to.out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-        }
-    }
-
-    /// Whether all blocks that have these rows have stored their parts, now that this one has. For all threads of the block.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn is_last(&self, plan: &DecodePlan, counters: SliceMut<'_, u32>) -> bool {
-        thread::sync_threads();
-        let count = || {
-            let counter = counters.atomic(self.place.group);
-            // Whoever sees the last count sees all parts, and so do the threads behind the next barrier.
-            let is_last = counter.fetch_add_ordered(1) == plan.parts - 1;
-            if is_last {
-                // For the next launch.
-                counter.store(0);
-            }
-            is_last
-        };
-        thread::sync_threads_or(thread::thread_idx_x() == 0 && self.place.group < counters.len() && count())
-    }
-
-    /// Puts what warps have of the parts of rows into shared memory, as they had it of keys, and says how many warps share a row: all, where
-    /// there is one row.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn share_parts(&self, plan: &DecodePlan, from: &Results<'_, T>) -> usize {
-        let (warp, lane) = (
-            thread::thread_idx_x() as usize / 32,
-            thread::thread_idx_x() as usize % 32,
-        );
-        let among = match self.height() {
-            1 => WARPS,
-            2 => WARPS / 2,
-            _ => 1,
-        };
-        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
-        let mut row = warp / among;
-        while row < self.height() as usize {
-            let total = self.parts_of_warp((warp % among, among), self.line(row as u32), plan, from);
-            let (of_values, at) = self.places(warp % among, row);
-            // SAFETY (of all): there is room for each row of each warp.
-            unsafe {
-                if column < dim {
-                    self.shared.set_vec_unchecked(of_values + column, total.values);
-                }
-                if lane == 0 {
-                    self.shared.set_unchecked(at, total.max);
-                    self.shared.set_unchecked(at + 1, total.sum);
-                }
-            }
-            row += WARPS / among;
-        }
-        among
-    }
-
-    /// Of a line each part from `first` on that is a multiple of `step` behind it, brought together.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn parts_of_warp(
-        &self,
-        (first, step): (usize, usize),
-        line: usize,
-        plan: &DecodePlan,
-        from: &Results<'_, T>,
-    ) -> Sums {
-        let (dim, column) = (self.shape.dim as usize, thread::thread_idx_x() as usize % 32 * ELEMENTS);
-        let mut total = Sums::NONE;
-        let mut part = first;
-        while part < plan.parts as usize {
-            // Those of several parts are loaded together.
-            let (mut log_sums, mut values) = ([f32::NEG_INFINITY; TOGETHER], [[0.0; ELEMENTS]; TOGETHER]);
-            unroll!(TOGETHER, n => {
-                let part = part + n * step;
-                if part < plan.parts as usize {
-                    let line = part * lines(&self.shape) + line;
-                    // SAFETY (of both): `fit` found room for each part of each line, which has a multiple of 8 elements.
-                    log_sums[n] = unsafe { from.sums.get_unchecked(line) };
-                    if column < dim {
-                        values[n] = unsafe { from.parts.get_vec_unchecked(line * dim + column) };
-                    }
-                }
-            });
-            unroll!(TOGETHER, n => {
-                total.add(Sums {
-                    max: log_sums[n],
-                    sum: 1.0,
-                    values: values[n],
-                });
-            });
-            part += TOGETHER * step;
-        }
-        total
     }
 
     /// The first element of this lane, and the number of its key among those of a load.
@@ -686,13 +545,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         let mut distance = self.lanes;
         while distance < 32 {
             unroll!(G, g => {
-                let other = |x: f32| warp::shuffle_xor(warp::FULL_MASK, x, distance);
-                let Sums { max, sum, values } = rows[g];
-                rows[g].add(Sums {
-                    max: other(max),
-                    sum: other(sum),
-                    values: cuda_std::array::from_fn(|i| other(values[i])),
-                });
+                rows[g].add(rows[g].of_lane(distance));
             });
             distance *= 2;
         }
@@ -713,36 +566,4 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             }
         });
     }
-
-    /// This lane's elements of the result of a row of the block, of which so many warps have left something in shared memory, and the
-    /// logarithm to base 2 of its sum of exponentials.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn result(&self, row: u32, among: usize) -> ([f32; ELEMENTS], f32) {
-        let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
-        let mut total = Sums::NONE;
-        unroll!(WARPS, w => {
-            if w < among {
-                let (of_values, at) = self.places(w, row as usize);
-                // SAFETY (of all): as in `share`.
-                let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
-                let mut values = [0.0; ELEMENTS];
-                if column < self.shape.dim as usize {
-                    values = unsafe { self.shared.get_vec_unchecked(of_values + column) };
-                }
-                total.add(Sums { max, sum, values });
-            }
-        });
-        let factor = 1.0 / total.sum;
-        let values = cuda_std::array::from_fn(|i| {
-            if total.sum == 0.0 {
-                0.0
-            } else {
-                total.values[i] * factor
-            }
-        });
-        (values, total.max + Float::log2(total.sum))
-    }
 }
-
-/// Parts whose results are in flight.
-const TOGETHER: usize = 4;
