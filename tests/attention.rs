@@ -426,26 +426,26 @@ fn infinities() {
     }
 }
 
-/// Scores that grow from tile to tile, and fall, by more than a weight has room for.
+/// Scores that grow from tile to tile, and fall, by more than a weight has room for, and than a number has.
 #[test]
 fn large_scores() {
-    for sign in [1.0, -1.0] {
-        let case = case(17, 400, 64);
-        let mut operands = case.operands::<f16>();
-        for (key, mut line) in operands[1]
-            .slice_mut(s![0, 0, .., ..])
-            .rows_mut()
-            .into_iter()
-            .enumerate()
-        {
-            line.mapv_inplace(|x| f16::from_f32(x.to_f32() * 0.01 + sign * key as f32 * 0.05));
-        }
-        operands[0].fill(f16::from_f32(2.0));
-        for device in devices::<f16>() {
-            let (out, log_sums) = case.run(&device, &operands);
-            case.compare(&operands, &out, &log_sums);
+    fn check<T: Attend + FloatNumber>(dim: usize) {
+        for sign in [1.0, -1.0] {
+            let case = case(17, 400, dim);
+            let mut operands = case.operands::<T>();
+            let mut keys = operands[1].slice_mut(s![0, 0, .., ..]);
+            for (key, mut line) in keys.rows_mut().into_iter().enumerate() {
+                line.mapv_inplace(|x| T::of(x.wide() * 0.01 + sign * key as f64 * 0.05));
+            }
+            operands[0].fill(T::of(2.0));
+            for device in devices::<T>() {
+                let (out, log_sums) = case.run(&device, &operands);
+                case.compare(&operands, &out, &log_sums);
+            }
         }
     }
+    check::<f16>(64);
+    check::<bf16>(128);
 }
 
 /// Heads behind positions, every other element, a part of the positions, and backwards.

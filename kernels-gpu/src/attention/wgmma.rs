@@ -12,7 +12,8 @@
 //! other's products are computed.
 //!
 //! The greatest score `m` of a query is taken over only when it is more than 2⁸ too small, as a power of 2; so the sums are seldom
-//! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same.
+//! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same. Whether a score is greater is
+//! asked of its bits; which one is the greatest, only then.
 //!
 //! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
 //! to the consumers with the queries. The last block sets the counter back to 0.

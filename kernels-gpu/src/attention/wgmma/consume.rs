@@ -12,55 +12,127 @@ use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim, rows};
 use crate::attention::{Sequence, Tile};
 use crate::matmul::unroll;
 
-/// By how many powers of 2 a score may be greater than what counts as the greatest.
+/// The power of 2 that no weight is greater than.
 const LAZY: f32 = 8.0;
 
 /// Registers of the scores of a tile of keys, and words of the weights.
 const SCORES: usize = KEYS / 2;
 const FRAGMENTS: usize = KEYS / 16;
 
-/// What a thread knows of its two queries: the greatest score, or one that is little less, and its part of the sum of weights.
+/// What a thread knows of its two queries.
 struct Sums {
-    max: [f32; 2],
+    /// What is added to exponents of 2: about the greatest one so far, negated; 0 while there is none.
+    base: [f32; 2],
+    /// The bits that exponents have to be less than, as integers: those of [`LAZY`], or [`i32::MIN`] while there is no exponent.
+    limit: [i32; 2],
+    /// The thread's part of the sum of weights.
     sum: [f32; 2],
 }
 
 impl Sums {
-    /// Makes weights of scores, and says by what what came before is to be multiplied.
+    const NONE: Self = Self {
+        base: [0.0; 2],
+        limit: [i32::MIN; 2],
+        sum: [0.0; 2],
+    };
+
+    /// Makes weights of scores, and says by what what came before is to be multiplied, if it is, which is the same for the whole warp. `BY_BOTH`
+    /// has an eighth of them computed by ordinary cores.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn weigh(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> [f32; 2] {
+    fn weigh<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
+        scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
+        // Seldom, and for the whole warp.
+        let factors = match warp::any(warp::FULL_MASK, !self.is_within(scores)) {
+            true => Some(self.move_base(scores)),
+            false => None,
+        };
+        scores.update(|i, exponent| match BY_BOTH && i.is_multiple_of(8) {
+            true => exp2_by_polynomial(exponent),
+            false => approximate::exp2(exponent),
+        });
         // Four chains: two for each query.
+        let weight = |i: usize| scores.element(i);
+        let mut sums = [weight(0), weight(1), weight(2), weight(3)];
+        unroll!(16, j => {
+            if j > 0 {
+                unroll!(4, i => {
+                    sums[i] += weight(4 * j + i);
+                });
+            }
+        });
+        let [of_first, of_second] = factors.unwrap_or([1.0; 2]);
+        self.sum[0] = Float::mul_add(self.sum[0], of_first, sums[0] + sums[1]);
+        self.sum[1] = Float::mul_add(self.sum[1], of_second, sums[2] + sums[3]);
+        factors
+    }
+
+    /// Whether all exponents of both queries are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
+    /// exchange it, and numbers that are not negative have the order of their bits: any of them is greater than all that are.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn is_within(&self, exponents: &Accumulator<SCORES>) -> bool {
+        let mut most = [i32::MIN; 2];
+        unroll!(16, j => {
+            unroll!(4, i => {
+                let bits = exponents.element(4 * j + i).to_bits() as i32;
+                most[i / 2] = if bits > most[i / 2] { bits } else { most[i / 2] };
+            });
+        });
+        most[0] < self.limit[0] && most[1] < self.limit[1]
+    }
+
+    /// Takes the greatest exponent for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
+    /// multiplied. For whole warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn move_base(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
         let mut most = [f32::NEG_INFINITY; 4];
         unroll!(16, j => {
             unroll!(4, i => {
-                most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+                most[i] = Float::maximum_number(most[i], exponents.element(4 * j + i));
             });
         });
-        let (mut factors, mut base) = ([0.0; 2], [0.0; 2]);
+        let (mut by, mut factors) = ([0.0; 2], [1.0; 2]);
         unroll!(2, i => {
             let most = Float::maximum_number(most[2 * i], most[2 * i + 1]);
             let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
             let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
-            let old = self.max[i];
-            // ∞ at first, and no number while all scores are −∞.
-            let max = if (most - old) * factor > LAZY { most } else { old };
-            factors[i] = if max == old { 1.0 } else { approximate::exp2((old - max) * factor) };
-            self.max[i] = max;
-            // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
-            base[i] = if max == f32::NEG_INFINITY { 0.0 } else { -(max * factor) };
+            let is_first = self.limit[i] == i32::MIN;
+            // Of exponents of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
+            if if is_first { most > f32::NEG_INFINITY } else { most > LAZY } {
+                by[i] = most;
+                self.base[i] -= most;
+                self.limit[i] = LAZY.to_bits() as i32;
+            }
+            // The sums are 0 at first, which ∞ times is no number.
+            factors[i] = if is_first { 1.0 } else { approximate::exp2(-by[i]) };
         });
-        scores.update(|i, score| approximate::exp2(Float::mul_add(score, factor, base[i / 2 % 2])));
-        let mut sums = [0.0; 4];
-        unroll!(16, j => {
-            unroll!(4, i => {
-                sums[i] += scores.element(4 * j + i);
-            });
-        });
-        unroll!(2, i => {
-            self.sum[i] = Float::mul_add(self.sum[i], factors[i], sums[2 * i] + sums[2 * i + 1]);
-        });
+        exponents.update(|i, exponent| exponent - by[i / 2 % 2]);
         factors
     }
+}
+
+/// 2 to the power of a number that is no greater than [`LAZY`], off by less than 2⁻²² of itself, as [`approximate::exp2`] is: by the fused multiply-adds
+/// of ordinary cores, where those have more time than the unit for special functions. Powers of less than 2⁻¹²⁶ may be 0.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn exp2_by_polynomial(x: f32) -> f32 {
+    // Behind the decimal point of a sum with 1.5 · 2²³ there is nothing: it is the nearest integer, in its last bits. NaN stays one.
+    const ROUND: f32 = 12_582_912.0;
+    // 1 and x times what (2ˣ − 1) / x is at the zeros of a Chebyshev polynomial of −0.505 to 0.505.
+    const POWERS: [f32; 6] = [
+        1.0,
+        0.693_147_2,
+        0.240_223_36,
+        0.055_503_797,
+        0.009_667_341,
+        0.001_338_226_4,
+    ];
+    let x = Float::maximum(x, -127.0);
+    let rounded = x + ROUND;
+    let part = x - (rounded - ROUND);
+    let mut power = POWERS[5];
+    unroll!(5, i => {
+        power = Float::mul_add(power, part, POWERS[4 - i]);
+    });
+    power * f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
 }
 
 /// The weights as they are multiplied with values.
@@ -127,11 +199,9 @@ where
             };
             let row = tile.row + consumer * CONSUMER_ROWS as u32;
             let [first, tiles] = Self::key_tiles(&sequence, tile);
-            let mut sums = Sums {
-                max: [f32::NEG_INFINITY; 2],
-                sum: [0.0; 2],
-            };
-            let queries = self.queries(self.stage(ring, of_q.stage));
+            let mut sums = Sums::NONE;
+            // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
+            let queries = self.queries(self.stage(ring, warp::uniform(of_q.stage)));
             let free = self.free(ring, of_q.stage);
             let leads = thread::thread_idx_x().is_multiple_of(32);
             if Self::FROM_REGISTERS {
@@ -163,7 +233,6 @@ where
                     row: row + warp % 4 * 16,
                     ..tile
                 },
-                factor,
                 (out, log_sums),
             );
         }
@@ -235,7 +304,7 @@ where
         self.add_bias(&mut scores, *of_k);
         *of_k = of_k.next();
         self.hide(&mut scores, sequence, row, first + left);
-        sums.weigh(&mut scores, factor);
+        Self::weigh(sums, &mut scores, factor);
         let mut weights = Weights::<T>::new(&scores);
         let lines = sequence.keys - (first + left) * KEYS as u32;
         if FORMS && lines < KEYS as u32 {
@@ -262,7 +331,7 @@ where
             self.add_bias(&mut scores, *of_k);
             *of_k = of_k.next();
             self.hide(&mut scores, sequence, row, first + left);
-            let factors = sums.weigh(&mut scores, factor);
+            let factors = Self::weigh(sums, &mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
                 // No sum of weights is negative, which ptxas does not know: so they are computed ahead of this wait.
                 let is_negative = sums.sum[0] < 0.0 || sums.sum[1] < 0.0;
@@ -274,8 +343,7 @@ where
             self.free(Ring::Values, of_v.stage).arrive_if(leads);
             *of_v = of_v.next();
             weights = Weights::new(&scores);
-            // Seldom, and for the whole warp: a branch for each lane would be none.
-            if warp::any(warp::FULL_MASK, factors[0] != 1.0 || factors[1] != 1.0) {
+            if let Some(factors) = factors {
                 values.update(|i, sum| sum * factors[i / 2 % 2]);
             }
         }
@@ -285,6 +353,15 @@ where
         self.free(Ring::Values, of_v.stage).arrive_if(leads);
         *of_v = of_v.next();
         values
+    }
+
+    /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh(sums: &mut Sums, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
+        match R {
+            32 => sums.weigh::<true>(scores, factor),
+            _ => sums.weigh::<false>(scores, factor),
+        }
     }
 
     /// Whether the next keys are waited for before the values, once the weights are there. It is a boundary for ptxas, which moves the
@@ -413,7 +490,6 @@ where
         sums: &Sums,
         sequence: &Sequence,
         tile: Tile,
-        factor: f32,
         (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
     ) {
         let lane = thread::thread_idx_x() % 32;
@@ -425,7 +501,7 @@ where
             let row = tile.row + lane / 4 + 8 * half as u32;
             let line = head * self.shape.queries as usize + (sequence.first_query + row) as usize;
             if row < sequence.queries && lane.is_multiple_of(4) && line < log_sums.len() {
-                let log_sum = Float::mul_add(sums.max[half], factor, Float::log2(sum)) * core::f32::consts::LN_2;
+                let log_sum = (Float::log2(sum) - sums.base[half]) * core::f32::consts::LN_2;
                 log_sums.set(line, log_sum);
             }
             // Without a key: what was multiplied by 0 may have been infinite.
@@ -486,4 +562,22 @@ fn exchange(words: [u32; 4], lane: u32) -> [u32; 4] {
     let ([a, b], [c, d]) = (swap(1, [words[0], words[1]]), swap(1, [words[2], words[3]]));
     let ([a, c], [b, d]) = (swap(2, [a, c]), swap(2, [b, d]));
     [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_by_a_polynomial_are_as_precise_as_those_of_the_unit() {
+        for i in -126 * 512..=8 * 512 {
+            let x = i as f32 / 512.0 + 0.000_37;
+            let wanted = f64::from(x).exp2();
+            let off = (f64::from(exp2_by_polynomial(x)) / wanted - 1.0).abs();
+            assert!(off < 2f64.powi(-22), "{x}: {off:e}");
+        }
+        assert_eq!([0.0, 8.0, -3.0].map(exp2_by_polynomial), [1.0, 256.0, 0.125]);
+        assert_eq!([-127.0, -1e30, f32::NEG_INFINITY].map(exp2_by_polynomial), [0.0; 3]);
+        assert!(exp2_by_polynomial(f32::NAN).is_nan());
+    }
 }
