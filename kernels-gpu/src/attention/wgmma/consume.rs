@@ -119,7 +119,7 @@ fn exp2_by_polynomial(x: f32) -> f32 {
     // 1 and x times what (2ˣ − 1) / x is at the zeros of a Chebyshev polynomial of −0.505 to 0.505.
     const POWERS: [f32; 6] = [
         1.0,
-        0.693_147_2,
+        core::f32::consts::LN_2,
         0.240_223_36,
         0.055_503_797,
         0.009_667_341,
