@@ -44,6 +44,7 @@ macro_rules! unroll {
         unroll!(@ 16, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     ($count:expr, $i:ident => $body:block) => {
+        const { assert!($count <= 8, "a block is repeated 16 times, or 8 at most") };
         unroll!(@ $count, $i, $body, 0 1 2 3 4 5 6 7)
     };
     (@ $count:expr, $i:ident, $body:block, $($value:literal)*) => {$(
@@ -60,11 +61,10 @@ macro_rules! unroll {
     (16, $i:ident => $body:block) => {
         unroll!(@ 16, $i, $body)
     };
-    ($count:expr, $i:ident => $body:block) => {{
-        let count: usize = $count;
-        debug_assert!(count <= 8, "on a GPU a block is repeated 8 times at most, and not {count}");
-        unroll!(@ count, $i, $body)
-    }};
+    ($count:expr, $i:ident => $body:block) => {
+        const { assert!($count <= 8, "on a GPU a block is repeated 16 times, or 8 at most") };
+        unroll!(@ $count, $i, $body)
+    };
     (@ $count:expr, $i:ident, $body:block) => {{
         let mut next: usize = 0;
         while next < $count {

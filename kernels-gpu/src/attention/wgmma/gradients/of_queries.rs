@@ -16,7 +16,7 @@ pub const THREADS: usize = 256;
 /// Elements of a lane.
 const ELEMENTS: usize = 8;
 
-/// Queries of a block, all of one head: a thread for each [`ELEMENTS`] of them.
+/// Queries of a block, all of one head: a thread for each `ELEMENTS` of them.
 pub const fn queries(dim: u32) -> u32 {
     THREADS as u32 / lanes(dim)
 }
