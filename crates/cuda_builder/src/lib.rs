@@ -118,7 +118,7 @@ mod workspace;
 pub use arch::NvvmArch;
 pub use error::CudaBuilderError;
 
-use cache::{Build, Cache};
+use cache::{Build, Cache, Request};
 use cargo::{Compiler, Settings};
 use deps::Dependencies;
 use output::{Output, Packed};
@@ -456,21 +456,7 @@ fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<B
         let request = compiler.request(arch);
         let build = match cache.find(&request) {
             Some(build) => build,
-            None => {
-                let lock = compiler.lock()?;
-                // Who had the folder may have built the same.
-                let build = match cache.find(&request) {
-                    Some(build) => build,
-                    None => {
-                        let started = SystemTime::now();
-                        let build = build_one(compiler, arch)?;
-                        cache.store(&request, started, &build);
-                        build
-                    }
-                };
-                drop(lock);
-                build
-            }
+            None => build_alone(compiler, cache, &request)?,
         };
         let modules = build.modules.into_iter();
         // Kernels for one architecture come out of each run, the same but for what the compiler chose.
@@ -490,6 +476,19 @@ fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<B
     }
     built.modules.sort();
     Ok(built)
+}
+
+/// The modules that the cache did not have, when no other build has the folder.
+fn build_alone(compiler: &Compiler, cache: &Cache, request: &Request) -> Result<Build, CudaBuilderError> {
+    let _lock = compiler.lock()?;
+    // Who had the folder may have built the same.
+    if let Some(build) = cache.find(request) {
+        return Ok(build);
+    }
+    let started = SystemTime::now();
+    let build = build_one(compiler, request.arch)?;
+    cache.store(request, started, &build);
+    Ok(build)
 }
 
 /// Compiles for one architecture and splits what comes out into modules.

@@ -13,8 +13,7 @@ pub(crate) enum Message {
     Script {
         /// The id of its package.
         package: String,
-        /// Its `OUT_DIR`.
-        /// Absolute.
+        /// Its `OUT_DIR`, absolute.
         out_dir: PathBuf,
     },
     /// rustc has said something.

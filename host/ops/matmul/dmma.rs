@@ -246,9 +246,7 @@ impl Shares {
         });
         shares.filter(|shares| shares.steps < whole.steps).unwrap_or(whole)
     }
-}
 
-impl Shares {
     /// Those of tiles of so many steps in that many parts, side by side.
     fn in_parts(tiles: usize, of_tile: usize, parts: usize) -> Option<Self> {
         let share = of_tile.div_ceil(parts);
@@ -320,32 +318,26 @@ impl Launch<'_> {
             b_in_one: b_in_one.into(),
             ..self.shape
         };
-        let config = LaunchConfig {
-            dynamic_shared: shared_bytes(rows),
-            ..LaunchConfig::new((self.blocks, self.parts), THREADS as u32)
-        };
         if self.parts > 1 {
             // Zeros, which are there again behind the launch.
             let handing = self.blocks as usize * (self.parts as usize - 1);
             let mut partials = self.stream.take_zeros::<f64>(handing * rows * TILE_N)?;
             let mut flags = self.stream.take_counters(0)?;
-            self.launch::<K, D>(&config, [&a, &b], out, shape, finish, &mut partials, &mut flags)?;
+            self.launch::<K, D>([&a, &b], out, shape, finish, &mut partials, &mut flags)?;
             partials.give_back();
             return Ok(());
         }
         let handing = if self.shape.share > 0 { self.blocks as usize } else { 0 };
         let mut partials = DeviceArray::uninit(self.stream, Ix1(handing * rows * TILE_N))?;
         let mut flags = self.stream.take_counters(handing * WARPS)?;
-        self.launch::<K, D>(&config, [&a, &b], out, shape, finish, &mut partials, &mut flags)?;
+        self.launch::<K, D>([&a, &b], out, shape, finish, &mut partials, &mut flags)?;
         flags.give_back();
         Ok(())
     }
 
     /// With that memory for what blocks hand over to each other.
-    #[allow(clippy::too_many_arguments, reason = "the kernel's")]
     fn launch<K: Kernel<Params = DmmaParams>, D: Dimension>(
         &self,
-        config: &LaunchConfig,
         [a, b]: [&TensorMapArg<'_, f64>; 2],
         out: &mut DeviceArrayRef<f64, D>,
         shape: DmmaShape,
@@ -353,6 +345,10 @@ impl Launch<'_> {
         partials: impl Arg<SliceMut<'static, f64>>,
         flags: &mut Lease<'_, u32>,
     ) -> Result<()> {
+        let config = LaunchConfig {
+            dynamic_shared: shared_bytes(self.tile[0]),
+            ..LaunchConfig::new((self.blocks, self.parts), THREADS as u32)
+        };
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
         let args = (a, b, out, shape, alpha, beta, plan, bias, residual, partials, flags);
@@ -360,7 +356,7 @@ impl Launch<'_> {
         // tiles and their swizzle, by how the operands lie, as `K` has them; `out` and the addends have the products' elements,
         // as their shapes fit; tiles are cut, or are in parts, as `Shares` says, and there is room for what the blocks hand over,
         // which is zeros where they are in parts.
-        unsafe { self.stream.launch_on_tensor_cores::<K>(config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 
