@@ -9,7 +9,7 @@ use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
 use super::explain::explain;
-use super::node::{Node, Part};
+use super::graph::{Node, Part};
 use crate::error::Result;
 
 macro_rules! any_expr {

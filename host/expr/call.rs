@@ -5,7 +5,7 @@ use cuda_std::launch::DeviceFn;
 use ndarray::{DimMax, Dimension};
 
 use super::Expr;
-use super::node::{Node, Part, cast};
+use super::graph::{Node, Part, cast};
 use super::operand::{HiddenParts, Operand};
 use super::operators::{Common, Common3};
 use super::value::Value;

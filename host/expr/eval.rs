@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
-use super::node::{Elements, Node};
+use super::graph::{Elements, Node};
 use super::plan;
 use super::value::Value;
 use crate::array::DeviceArray;

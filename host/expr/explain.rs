@@ -11,13 +11,13 @@ use ndarray::Dimension;
 use rustc_hash::FxHashMap;
 
 use super::Expr;
-use super::apply::Application;
-use super::graph::{Depth, walk};
-use super::lower::Lowered;
-use super::node::{Array, Elements, Kind, Node};
+use super::graph::apply::Application;
+use super::graph::walk::{Depth, walk};
+use super::graph::{Array, Elements, Kind, Node};
 use super::plan;
+use super::plan::run::{Runner, Source, uninit_shape};
+use super::program::lower::Lowered;
 use super::program::{Form, Value as Number};
-use super::run::{Runner, Source, uninit_shape};
 use super::value::Value;
 use crate::device::Properties;
 use crate::error::Result;

@@ -7,10 +7,10 @@ use cuda_std::scalar::ScalarType;
 use ndarray::Dimension;
 
 use super::Expr;
-use super::function::{self, Binary, Ternary, Unary};
-use super::fuse::fused;
-use super::graph::{Depth, rewrite};
-use super::node::{Kind, Node, Part, ternary, unary};
+use super::graph::function::{self, Binary, Ternary, Unary};
+use super::graph::walk::{Depth, rewrite};
+use super::graph::{Kind, Node, Part, ternary, unary};
+use super::plan::fuse::fused;
 use super::value::Value;
 use crate::backend::DeviceFnInfo;
 

@@ -6,8 +6,8 @@ use kernels_gpu::compiled::{Number, Real};
 use ndarray::{DimMax, Dimension};
 
 use super::Expr;
-use super::function::{Binary, Ternary, Unary};
-use super::node::{Part, binary, cast, one, repeated, ternary, unary};
+use super::graph::function::{Binary, Ternary, Unary};
+use super::graph::{Part, binary, cast, one, repeated, ternary, unary};
 use super::operand::Operand;
 use super::operators::{Bits, Common, Common3, together};
 use super::value::Value;

@@ -107,37 +107,24 @@
 //! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels.
 
 mod any;
-mod apply;
 mod call;
-mod common;
 mod compiled;
 mod eval;
 mod explain;
 mod fast_math;
-mod fold;
 mod formula;
-mod function;
-mod fuse;
 mod graph;
-mod interpret;
 mod kernel;
-mod long;
-mod lower;
-mod materialize;
 mod methods;
-mod node;
 mod normalize;
 mod operand;
 mod operators;
 mod plan;
-mod problem;
 mod product;
 mod program;
 mod ptx;
 mod random;
-mod reading;
 mod reductions;
-mod run;
 mod scan;
 mod update;
 mod value;
@@ -150,7 +137,7 @@ use ndarray::{Dimension, IntoDimension, Ix0};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Error;
-use node::{Node, Part};
+use graph::{Node, Part};
 
 pub use any::AnyExpr;
 pub use call::{Arguments, call};
@@ -160,12 +147,12 @@ pub use compiled::{Compiled, Input, Inputs, Parameters, Results, compile};
 pub use eval::{Evaluate, eval};
 pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;
+#[doc(hidden)]
+pub use kernel::reading::Reading;
 pub use operand::Operand;
 pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
-#[doc(hidden)]
-pub use reading::Reading;
 pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};
 

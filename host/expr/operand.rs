@@ -5,7 +5,7 @@ use ndarray::{Dimension, Ix0, IxDyn};
 
 use super::Expr;
 use super::eval::check_shape;
-use super::node::{Node, Part, cast};
+use super::graph::{Node, Part, cast};
 use super::value::{Promote, Value};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;

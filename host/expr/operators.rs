@@ -9,8 +9,8 @@ use kernels_gpu::compiled::Number;
 use ndarray::{DimMax, Dimension};
 
 use super::Expr;
-use super::function::{Binary, Unary};
-use super::node::{Part, binary, cast, unary};
+use super::graph::function::{Binary, Unary};
+use super::graph::{Part, binary, cast, unary};
 use super::operand::Operand;
 use super::value::Value;
 use crate::array::{DeviceArray, Element};

@@ -9,9 +9,9 @@ use kernels_gpu::matmul::epilogue::Activation;
 use ndarray::{Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
-use super::apply::{Operation, Then, as_type, typed};
-use super::function::Unary;
-use super::node::{Elements, Node, Part, cast};
+use super::graph::apply::{Operation, Then, as_type, typed};
+use super::graph::function::Unary;
+use super::graph::{Elements, Node, Part, cast};
 use super::operand::Operand;
 use super::value::Value;
 use crate::array::Element;

@@ -9,9 +9,9 @@ use kernels_gpu::compiled::{RandomFloat, RandomInteger, Real};
 use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use super::Expr;
-use super::function::{Binary, Random, Ternary, bits_of, random};
-use super::node::{Node, Part, binary, cast, ternary};
-use super::problem::Problem;
+use super::graph::function::{Binary, Random, Ternary, bits_of, random};
+use super::graph::problem::Problem;
+use super::graph::{Node, Part, binary, cast, ternary};
 use super::value::Value;
 use crate::layout::checked_len;
 use crate::ops::Generator;

@@ -8,11 +8,11 @@ use kernels_gpu::compiled::Number;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::Expr;
-use super::fold::Operator;
-use super::function::{Binary, Unary, is_float};
-use super::graph::{first_along, insert_axis};
-use super::node::{Node, Part, binary, cast, repeated, unary, with_type};
-use super::problem::Problem;
+use super::graph::fold::Operator;
+use super::graph::function::{Binary, Unary, is_float};
+use super::graph::problem::Problem;
+use super::graph::walk::{first_along, insert_axis};
+use super::graph::{Node, Part, binary, cast, repeated, unary, with_type};
 use super::value::Value;
 
 /// Reductions that have a name: for each the result's type, which is that of the reduction of an array, and what it computes.

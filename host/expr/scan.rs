@@ -11,8 +11,8 @@ use kernels_gpu::op::ReduceOp;
 use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
-use super::apply::{Compute, Told, of_one};
-use super::node::{Node, Part};
+use super::graph::apply::{Compute, Told, of_one};
+use super::graph::{Node, Part};
 use super::value::Value;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;

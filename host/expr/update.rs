@@ -7,7 +7,7 @@ use ndarray::Dimension;
 
 use super::Expr;
 use super::eval::{check_shape, run};
-use super::node::Node;
+use super::graph::Node;
 use super::value::Value;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;

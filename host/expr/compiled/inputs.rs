@@ -9,7 +9,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::expr::eval::dim;
-use crate::expr::node::{Elements, Part};
+use crate::expr::graph::{Elements, Part};
 use crate::expr::operand::HiddenParts;
 use crate::expr::value::Value;
 use crate::stream::Stream;

@@ -8,13 +8,13 @@ use cuda_std::scalar::ScalarType;
 use super::inputs::{Argument, Given};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::expr::apply::Operation;
-use crate::expr::graph::lying;
+use crate::expr::graph::apply::Operation;
+use crate::expr::graph::walk::lying;
+use crate::expr::graph::{Array, Elements};
+use crate::expr::kernel::reading::apply;
 use crate::expr::kernel::{Later, Launches};
-use crate::expr::node::{Array, Elements};
+use crate::expr::plan::run::{Runner, in_order};
 use crate::expr::ptx;
-use crate::expr::reading::apply;
-use crate::expr::run::{Runner, in_order};
 use crate::stream::Stream;
 
 /// What a launch depends on of an array's address.

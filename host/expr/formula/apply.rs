@@ -14,7 +14,7 @@ use super::numbers::{Number, convert, problem};
 use super::operations::{compute, taken};
 use super::syntax::{Id, Kind, Statement, Term};
 use crate::expr::any::AnyExpr;
-use crate::expr::node::{self, Node};
+use crate::expr::graph::{self, Node};
 use crate::expr::normalize::{log_softmax, log_sum_exp, softmax};
 use crate::expr::reductions::{Statistic, reduce, with_axes};
 
@@ -176,7 +176,7 @@ fn keepdims(name: &str, given: Option<Number<'_>>) -> Result<bool, String> {
     let given = match given {
         None => return Ok(false),
         Some(Number::Typed(node)) if node.ty == ScalarType::Bool => match node.kind {
-            node::Kind::Scalar(bits) => return Ok(bits != 0),
+            graph::Kind::Scalar(bits) => return Ok(bits != 0),
             _ => "an array",
         },
         Some(other) => other.type_name(),

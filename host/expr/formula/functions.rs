@@ -4,7 +4,7 @@
 use cuda_std::scalar::ScalarType;
 
 use super::arrays::Accumulation;
-use crate::expr::function::{Binary, Ternary, Unary};
+use crate::expr::graph::function::{Binary, Ternary, Unary};
 use crate::expr::reductions::Statistic;
 
 /// What an operator or a function computes.

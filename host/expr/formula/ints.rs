@@ -3,7 +3,7 @@
 
 use super::functions::Operation;
 use super::numbers::Number;
-use crate::expr::function::{Binary, Ternary, Unary};
+use crate::expr::graph::function::{Binary, Ternary, Unary};
 
 /// The operation of these integers; none where it is one of floats.
 pub(super) fn compute<'a>(operation: Operation, numbers: &[i128]) -> Option<Result<Number<'a>, String>> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 
 use crate::error::Error;
-use crate::expr::function::is_float;
-use crate::expr::node::{Node, cast};
-use crate::expr::problem::Problem;
+use crate::expr::graph::function::is_float;
+use crate::expr::graph::problem::Problem;
+use crate::expr::graph::{Node, cast};
 use crate::expr::value::promoted;
 
 /// A number, or one of each element.

@@ -10,9 +10,9 @@ use super::arrays::matmul;
 use super::functions::{Operation, Takes};
 use super::ints;
 use super::numbers::{Number, Together, convert, is_signed, problem, together};
-use crate::expr::function::{Binary, Ternary, Unary, is_float};
-use crate::expr::node::{Kind, Node, Part, binary, cast, one, ternary, unary};
-use crate::expr::problem::Problem;
+use crate::expr::graph::function::{Binary, Ternary, Unary, is_float};
+use crate::expr::graph::problem::Problem;
+use crate::expr::graph::{Kind, Node, Part, binary, cast, one, ternary, unary};
 
 type Result<'a, T = Number<'a>> = std::result::Result<T, String>;
 

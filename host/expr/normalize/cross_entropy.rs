@@ -10,12 +10,12 @@ use ndarray::{Axis, Ix0, RemoveAxis};
 use super::softmax::{OF_SUMS, shifted, softmax};
 use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::expr::Expr;
-use crate::expr::fold::Operator;
-use crate::expr::function::{Binary, Ternary, Unary};
-use crate::expr::graph::insert_axis;
-use crate::expr::node::{Node, Part, binary, cast, ternary, unary, with_type};
+use crate::expr::graph::fold::Operator;
+use crate::expr::graph::function::{Binary, Ternary, Unary};
+use crate::expr::graph::problem::Problem;
+use crate::expr::graph::walk::insert_axis;
+use crate::expr::graph::{Node, Part, binary, cast, ternary, unary, with_type};
 use crate::expr::operand::Operand;
-use crate::expr::problem::Problem;
 use crate::expr::value::Value;
 
 /// Cross-entropy, computed in `f32` of 16-bit floats and rounded once.

@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
 
-use super::fold::Operator;
-use super::function::Binary;
-use super::graph::insert_axis;
-use super::node::{Node, Part, binary, cast};
-use super::problem::Problem;
+use super::graph::fold::Operator;
+use super::graph::function::Binary;
+use super::graph::problem::Problem;
+use super::graph::walk::insert_axis;
+use super::graph::{Node, Part, binary, cast};
 use super::reductions::{count, with_axes};
 
 type Number<'a> = Arc<Node<'a>>;

@@ -10,12 +10,12 @@ use super::{
     Number, add, check_axes, check_repeats, check_same_shape, constant, mean, mul, reduced, sub, sum_to, wide_type,
 };
 use crate::expr::Expr;
-use crate::expr::fold::Operator;
-use crate::expr::function::{Ternary, Unary};
-use crate::expr::graph::insert_axis;
-use crate::expr::node::{Part, cast, ternary, unary};
+use crate::expr::graph::fold::Operator;
+use crate::expr::graph::function::{Ternary, Unary};
+use crate::expr::graph::problem::Problem;
+use crate::expr::graph::walk::insert_axis;
+use crate::expr::graph::{Part, cast, ternary, unary};
 use crate::expr::operand::Operand;
-use crate::expr::problem::Problem;
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 

@@ -12,12 +12,12 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::{Number, add, check_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
 use crate::expr::Expr;
-use crate::expr::fold::Operator;
-use crate::expr::function::{Ternary, Unary};
-use crate::expr::node::{Node, Part, cast, repeated, ternary, unary};
+use crate::expr::graph::fold::Operator;
+use crate::expr::graph::function::{Ternary, Unary};
+use crate::expr::graph::problem::Problem;
+use crate::expr::graph::{Node, Part, cast, repeated, ternary, unary};
 use crate::expr::operand::Operand;
 use crate::expr::plan::MOST_WORDS;
-use crate::expr::problem::Problem;
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 

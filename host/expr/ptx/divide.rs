@@ -20,7 +20,7 @@
 use super::Malformed;
 use super::writer::{Register, Writer};
 use crate::backend::DeviceFnInfo;
-use crate::expr::function::{self, Binary};
+use crate::expr::graph::function::{self, Binary};
 use cuda_std::scalar::ScalarType;
 
 /// The bits of the least divisor, 2^−25, and of one beyond the greatest, 2^26.

@@ -11,7 +11,7 @@ use cuda_std::scalar::ScalarType;
 
 use super::writer::{Register, Writer};
 use crate::backend::DeviceFnInfo;
-use crate::expr::function::{self, Binary, Unary};
+use crate::expr::graph::function::{self, Binary, Unary};
 use crate::expr::program::{Program, Step, Value};
 
 /// What a step is that calls no function.

@@ -356,7 +356,7 @@ fn every_function_of_every_type_is_a_result_or_an_error() {
             infixes.map(move |infix| format!("{a} {} {b}", infix.symbol))
         }));
         for function in FUNCTIONS {
-            let condition = if function.operation == Operation::Ternary(crate::expr::function::Ternary::Select) {
+            let condition = if function.operation == Operation::Ternary(crate::expr::graph::function::Ternary::Select) {
                 "c"
             } else {
                 a

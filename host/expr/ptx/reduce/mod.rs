@@ -14,7 +14,7 @@
 mod columns;
 mod rows;
 
-use crate::expr::function::{self, Binary};
+use crate::expr::graph::function::{self, Binary};
 use crate::expr::program::{Combine, Fold, Form, GROUP, Program, Reduce, Step, Value};
 use crate::expr::ptx::Malformed;
 use crate::expr::ptx::halves::{AMPERE, word};

@@ -10,7 +10,7 @@ use test_reference::emulator::{Emulator, Memory};
 use super::reading::read_again;
 use crate::backend::DeviceFnInfo;
 use crate::expr::kernel::pieces;
-use crate::expr::lower::Lowered;
+use crate::expr::program::lower::Lowered;
 use crate::expr::program::{MAX_ARGUMENTS, Program};
 use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;

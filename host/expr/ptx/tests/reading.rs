@@ -18,7 +18,7 @@ use super::ptxas::{ARCHITECTURES, assemble, ptxas};
 use crate::DeviceArray;
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
-use crate::expr::lower::Lowered;
+use crate::expr::program::lower::Lowered;
 use crate::expr::ptx::Parts;
 
 /// A kernel that stores what it reads, elements of `size` bytes: two accesses of `vector` bytes, or what is left, by each thread.

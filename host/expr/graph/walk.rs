@@ -6,18 +6,18 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::apply::{Application, Applied};
-use super::compiled::Place;
-use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
+use super::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::expr::compiled::Place;
 use crate::stream::Stream;
 
 /// The parts of most expressions: for so many nothing has to grow.
-pub(super) const FEW: usize = 14;
+pub(in crate::expr) const FEW: usize = 14;
 
 /// How far parts are parts of a root.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(in crate::expr) enum Depth {
     /// Those that functions are of.
     Calls,
     /// Those that reductions are of, too.
@@ -28,7 +28,7 @@ pub(super) enum Depth {
 
 impl<'a> Node<'a> {
     /// Its own parts, as far as that.
-    pub(super) fn parts(&self, depth: Depth) -> &[Arc<Self>] {
+    pub(in crate::expr) fn parts(&self, depth: Depth) -> &[Arc<Self>] {
         match &self.kind {
             Kind::Call(_, parts) => parts,
             Kind::Reduced(reduced) if depth != Depth::Calls => &reduced.reduction.parts,
@@ -40,12 +40,12 @@ impl<'a> Node<'a> {
 
 /// The parts of the roots, and they, each behind its own parts. What is combined in reductions is no part, nor is what
 /// operations are applied to.
-pub(super) fn in_order<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
+pub(in crate::expr) fn in_order<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
     walk(roots, |node| node.parts(Depth::Calls))
 }
 
 /// The roots and their parts, each behind its own, which are these.
-pub(super) fn walk<'r, 'a>(
+pub(in crate::expr) fn walk<'r, 'a>(
     roots: &[&'r Arc<Node<'a>>],
     parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
 ) -> Vec<&'r Arc<Node<'a>>> {
@@ -68,7 +68,7 @@ pub(super) fn walk<'r, 'a>(
 
 /// The roots with each part, as far as these are its parts, replaced by what `change` makes of it: that is given the part, and
 /// the same with its own parts replaced already.
-pub(super) fn rewrite<'r, 'a>(
+pub(in crate::expr) fn rewrite<'r, 'a>(
     roots: &[&'r Arc<Node<'a>>],
     parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
     mut change: impl FnMut(&Arc<Node<'a>>, Arc<Node<'a>>) -> Arc<Node<'a>>,
@@ -132,7 +132,7 @@ impl<'a> Changed<'a> {
 }
 
 /// The reductions that the roots are made of, each behind those that it is of.
-pub(super) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
+pub(in crate::expr) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
     let mut known = FxHashSet::default();
     let nodes = walk(roots, |node| node.parts(Depth::Reductions)).into_iter();
     let reductions = nodes.filter_map(|node| match &node.kind {
@@ -144,7 +144,7 @@ pub(super) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>
 }
 
 /// The same elements with an axis of length 1 ahead of axis `axis`, which is at most the number of axes.
-pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>> {
+pub(in crate::expr) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>> {
     // Shapes of parts are aligned at their ends.
     let from_end = root.shape.len() - axis;
     let insert = |_: &_, node: Arc<Node<'a>>| {
@@ -187,7 +187,7 @@ pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>
 }
 
 /// The elements that are first along `axes`, which have length 1 then. None if they follow from a reduction's results.
-pub(super) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Arc<Node<'a>>> {
+pub(in crate::expr) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Arc<Node<'a>>> {
     if in_order(&[root])
         .iter()
         .any(|node| matches!(node.kind, Kind::Reduced(_)))
@@ -217,7 +217,7 @@ pub(super) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Ar
 }
 
 /// An array's elements, all of which lie so too.
-pub(super) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec<isize>) -> Array<'a> {
+pub(in crate::expr) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec<isize>) -> Array<'a> {
     Arc::new(Lying {
         array: Arc::clone(array),
         shape,
@@ -226,7 +226,11 @@ pub(super) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec
 }
 
 /// The same elements, of an array that is borrowed.
-pub(super) fn lying<'e>(array: &'e dyn Elements, shape: &[usize], strides: &[isize]) -> Lying<&'e dyn Elements> {
+pub(in crate::expr) fn lying<'e>(
+    array: &'e dyn Elements,
+    shape: &[usize],
+    strides: &[isize],
+) -> Lying<&'e dyn Elements> {
     Lying {
         array,
         shape: shape.to_vec(),
@@ -235,7 +239,7 @@ pub(super) fn lying<'e>(array: &'e dyn Elements, shape: &[usize], strides: &[isi
 }
 
 /// Elements of an array along other axes.
-pub(super) struct Lying<A> {
+pub(in crate::expr) struct Lying<A> {
     array: A,
     shape: Vec<usize>,
     strides: Vec<isize>,

@@ -4,15 +4,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::apply::Operation;
-use super::kernel::{kernel, launch, without_arrays};
-use super::lower::Lowered;
-use super::node::Elements;
-use super::ptx::{self, Parts};
-use super::run::{dense, uninit_shape};
+use super::{kernel, launch, without_arrays};
 use crate::backend::KernelInfo;
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::expr::graph::Elements;
+use crate::expr::graph::apply::Operation;
+use crate::expr::plan::run::{dense, uninit_shape};
+use crate::expr::program::lower::Lowered;
+use crate::expr::ptx::{self, Parts};
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
@@ -116,7 +116,7 @@ impl Elements for Read {
 /// # Safety
 ///
 /// The arrays that the program reads are there, in memory of the stream's device that the stream is ordered for.
-pub(super) unsafe fn apply(
+pub(in crate::expr) unsafe fn apply(
     stream: &Stream,
     operation: &dyn Operation,
     lowered: &Lowered<'_>,

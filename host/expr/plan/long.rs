@@ -5,37 +5,27 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::graph::in_order;
-use super::node::{Kind, Node};
 use super::run::{Runner, compute, uninit_shape};
 use crate::error::Result;
+use crate::expr::graph::walk::in_order;
+use crate::expr::graph::{Kind, Node, weight};
 
 /// The most that a kernel is made of, by [`weight`]: what it takes to compile grows with its operations, and arrays and numbers
 /// have to find room in its parameters.
-pub(super) const MOST: usize = 1600;
-
-/// An operation has weight 1, a number and an array as much as goes with their bytes in a kernel's parameters.
-pub(super) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
-    match kind {
-        Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
-        Kind::Scalar(_) | Kind::Argument(_) => 4,
-        // What an operation gives is an array in a kernel.
-        Kind::Array(_) | Kind::Applied(_) => 5 + 3 * axes,
-    }
-}
+pub(in crate::expr) const MOST: usize = 1600;
 
 fn own_weight(node: &Node<'_>) -> usize {
     weight(&node.kind, node.shape.len())
 }
 
 /// The weight of parts, each of which counts once.
-pub(super) fn weights(roots: &[&Arc<Node<'_>>]) -> usize {
+pub(in crate::expr) fn weights(roots: &[&Arc<Node<'_>>]) -> usize {
     in_order(roots).into_iter().map(|node| own_weight(node)).sum()
 }
 
 /// The same expressions with no more than [`MOST`] in each kernel: parts of others are computed, and are arrays in what is
 /// given.
-pub(super) fn cut<'a>(runner: &dyn Runner, roots: &[&Arc<Node<'a>>]) -> Result<Vec<Arc<Node<'a>>>> {
+pub(in crate::expr) fn cut<'a>(runner: &dyn Runner, roots: &[&Arc<Node<'a>>]) -> Result<Vec<Arc<Node<'a>>>> {
     let same = || Ok(roots.iter().map(|&root| Arc::clone(root)).collect());
     if roots.iter().map(|root| root.size).fold(0, usize::saturating_add) <= MOST || weights(roots) <= MOST {
         return same();

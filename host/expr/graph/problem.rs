@@ -8,7 +8,7 @@ macro_rules! problems {
     ($($variant:ident { $($field:ident: $type:ty),* };)*) => {
         /// What went wrong where an expression was put together; evaluating it is that error.
         #[derive(Clone, Debug)]
-        pub(super) enum Problem {
+        pub(in crate::expr) enum Problem {
             $($variant { $($field: $type),* },)*
         }
 

@@ -6,23 +6,29 @@
 //! kernel cannot do is done by several, innermost reductions first, whose results are then arrays. A reduction of few long
 //! rows is done in parts, and the parts' numbers are combined by a second kernel, which also goes on with the result.
 
+pub(in crate::expr) mod common;
+pub(in crate::expr) mod fuse;
+pub(in crate::expr) mod long;
+pub(in crate::expr) mod materialize;
+pub(in crate::expr) mod run;
+
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::common::with_common_parts;
-use super::graph::{Depth, in_order, reductions, rewrite, with_layout};
-use super::long::{MOST, cut, weights};
-use super::lower::Reducing;
-use super::materialize::materialize;
-use super::node::{Elements, Kind, Node, Reduced, Reduction};
-use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2, Words};
-use super::ptx;
-use super::run::{Runner, addresses, compute, uninit_shape};
+use self::common::with_common_parts;
+use self::long::{MOST, cut, weights};
+use self::materialize::materialize;
+use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
+use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
+use crate::expr::graph::{Elements, Kind, Node, Reduced, Reduction};
+use crate::expr::program::lower::Reducing;
+use crate::expr::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2, Words};
+use crate::expr::ptx;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
-pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     if roots.iter().any(|root| root.has.applications) {
         return materialize(runner, roots, outputs);
     }
@@ -30,7 +36,7 @@ pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn
 }
 
 /// [`run`] of roots that no application is a part of.
-pub(super) fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     if !roots.iter().any(|root| root.has.reductions) {
         return compute(runner, &cut(runner, roots)?, outputs);
     }
@@ -277,10 +283,10 @@ const BLOCKS: usize = 2048;
 const LOOP_LOG2: u8 = 8;
 
 /// The most threads of a row, as a power of two.
-pub(super) const MOST_LANES_LOG2: u8 = 10;
+pub(in crate::expr) const MOST_LANES_LOG2: u8 = 10;
 
 /// Groups that a thread has in flight.
-pub(super) const GROUPS: usize = 4;
+pub(in crate::expr) const GROUPS: usize = 4;
 
 /// Groups that a thread has of a row in registers, unless that has more than the threads that it may have: of few rows more threads
 /// are busy than with more groups, and of many it makes no difference.
@@ -288,13 +294,13 @@ const FEW_GROUPS: usize = 2;
 
 /// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has. Of the longest
 /// rows no other block computes while one loads, but each element comes from memory once.
-pub(super) const MOST_WORDS: usize = MOST_OF_THREAD << MOST_LANES_LOG2;
+pub(in crate::expr) const MOST_WORDS: usize = MOST_OF_THREAD << MOST_LANES_LOG2;
 
 /// The 4-byte words of elements that a thread has in registers at most: half of those that there are for each of 1024 threads.
 const MOST_OF_THREAD: usize = 32;
 
 /// The same with what a later pass reads of the elements that are computed just then, at least one group.
-pub(super) const MOST_WITH_LATE: usize = MOST_OF_THREAD + 2 * GROUP;
+pub(in crate::expr) const MOST_WITH_LATE: usize = MOST_OF_THREAD + 2 * GROUP;
 
 /// The bytes of a row that a large GPU's second-level cache keeps from pass to pass, with two rows on each multiprocessor.
 const MOST_CACHED: usize = 4 * MOST_WORDS;
@@ -462,7 +468,7 @@ fn replace<'a>(roots: &[Arc<Node<'a>>], results: &Results<'a>) -> Vec<Arc<Node<'
 }
 
 /// An array as a node sees it that stands for it, whose axes are these of the array's.
-pub(super) fn seen<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, axes: &[Option<usize>]) -> Arc<Node<'a>> {
+fn seen<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, axes: &[Option<usize>]) -> Arc<Node<'a>> {
     let Kind::Array(elements) = &array.kind else {
         unreachable!("a result is an array")
     };

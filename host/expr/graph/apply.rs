@@ -11,19 +11,18 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use ndarray::{Dimension, IxDyn};
 
-use super::compiled::without_elements;
 use super::function::Unary;
-use super::long::weight;
-use super::node::{Elements, Has, Kind, Node, Part, check_devices};
 use super::problem::Problem;
+use super::{Elements, Has, Kind, Node, Part, check_devices, weight};
 use crate::array::Element;
 use crate::array_ref::{DeviceArrayRef, Held};
 use crate::error::Result;
+use crate::expr::compiled::without_elements;
 use crate::layout::{Layout, checked_len};
 use crate::stream::Stream;
 
 /// An operation on arrays that gives an array.
-pub(super) trait Operation: Any + Send + Sync {
+pub(in crate::expr) trait Operation: Any + Send + Sync {
     /// What it is called, with its parameters.
     fn describe(&self) -> String;
 
@@ -39,7 +38,7 @@ pub(super) trait Operation: Any + Send + Sync {
     }
 
     /// The operation with that done to its results by its own kernel, where that gives the same bits; or other ones of which
-    /// [`fast_math`](super::Expr::fast_math) says that they are no matter, if `is_fast` says so.
+    /// [`fast_math`](crate::expr::Expr::fast_math) says that they are no matter, if `is_fast` says so.
     fn then(&self, _next: Then, _is_fast: bool) -> Option<Arc<dyn Operation>> {
         None
     }
@@ -47,7 +46,7 @@ pub(super) trait Operation: Any + Send + Sync {
 
 /// What can become of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(in crate::expr) enum Then {
     /// One more operand, which is repeated to their shape, is added.
     Add,
     Apply(Unary),
@@ -55,26 +54,26 @@ pub(super) enum Then {
 
 /// An operation and what it is of.
 #[derive(Clone)]
-pub(super) struct Application<'a> {
-    pub(super) operation: Arc<dyn Operation>,
-    pub(super) operands: Vec<Arc<Node<'a>>>,
+pub(in crate::expr) struct Application<'a> {
+    pub(in crate::expr) operation: Arc<dyn Operation>,
+    pub(in crate::expr) operands: Vec<Arc<Node<'a>>>,
     /// Of the result.
-    pub(super) ty: ScalarType,
-    pub(super) shape: Arc<[usize]>,
+    pub(in crate::expr) ty: ScalarType,
+    pub(in crate::expr) shape: Arc<[usize]>,
 }
 
 /// What an operation gives.
 #[derive(Clone)]
-pub(super) struct Applied<'a> {
-    pub(super) application: Arc<Application<'a>>,
+pub(in crate::expr) struct Applied<'a> {
+    pub(in crate::expr) application: Arc<Application<'a>>,
     /// For each axis of the node, which one of the result's it is; none for one of length 1 that was inserted. A node that has
     /// length 1 where the result is longer is of its first elements.
-    pub(super) axes: Arc<[Option<usize>]>,
+    pub(in crate::expr) axes: Arc<[Option<usize>]>,
 }
 
 impl<'a> Node<'a> {
     /// What an operation called `name` gives of operands that fit: a `ty` of that shape.
-    pub(super) fn apply(
+    pub(in crate::expr) fn apply(
         name: &'static str,
         operation: Arc<dyn Operation>,
         operands: Vec<Arc<Self>>,
@@ -118,7 +117,11 @@ impl<'a> Node<'a> {
     }
 
     /// The same elements of an application that takes the place of its own.
-    pub(super) fn with_application(&self, applied: &Applied<'a>, application: &Arc<Application<'a>>) -> Arc<Self> {
+    pub(in crate::expr) fn with_application(
+        &self,
+        applied: &Applied<'a>,
+        application: &Arc<Application<'a>>,
+    ) -> Arc<Self> {
         let applied = Applied {
             application: Arc::clone(application),
             ..applied.clone()
@@ -127,7 +130,7 @@ impl<'a> Node<'a> {
     }
 
     /// The same elements without that axis of length 1, of what an operation gives.
-    pub(super) fn without_axis(&self, axis: usize) -> Arc<Self> {
+    pub(in crate::expr) fn without_axis(&self, axis: usize) -> Arc<Self> {
         let Kind::Applied(applied) = &self.kind else {
             unreachable!("what an operation gives")
         };
@@ -145,7 +148,7 @@ impl<'a> Node<'a> {
     }
 
     /// What it is of, if it is all that an operation gives, as it gives it.
-    pub(super) fn as_application(&self) -> Option<&Arc<Application<'a>>> {
+    pub(in crate::expr) fn as_application(&self) -> Option<&Arc<Application<'a>>> {
         let Kind::Applied(Applied { application, axes }) = &self.kind else {
             return None;
         };
@@ -156,9 +159,9 @@ impl<'a> Node<'a> {
 
 /// What says whether parts are results of the same: by the address of the node, or of the application, of which several nodes
 /// may be.
-pub(super) type Key = *const ();
+pub(in crate::expr) type Key = *const ();
 
-pub(super) fn key(node: &Arc<Node<'_>>) -> Key {
+pub(in crate::expr) fn key(node: &Arc<Node<'_>>) -> Key {
     match &node.kind {
         Kind::Applied(applied) => Arc::as_ptr(&applied.application).cast(),
         _ => Arc::as_ptr(node).cast(),
@@ -166,7 +169,7 @@ pub(super) fn key(node: &Arc<Node<'_>>) -> Key {
 }
 
 /// Elements as operations on arrays take them, on that stream.
-pub(super) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &Stream) -> Result<Held<T, D>> {
+pub(in crate::expr) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &Stream) -> Result<Held<T, D>> {
     let (buffer, offset) = elements.memory().ok_or_else(without_elements)?;
     let dim = |numbers: &[usize]| D::from_dimension(&IxDyn(numbers)).expect("as many axes as the operation is of");
     let strides: Vec<usize> = elements.strides().iter().map(|&stride| stride as usize).collect();
@@ -181,12 +184,12 @@ pub(super) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &
 }
 
 /// The operation of that type, if it is one.
-pub(super) fn as_type<O: Operation>(operation: &dyn Operation) -> Option<&O> {
+pub(in crate::expr) fn as_type<O: Operation>(operation: &dyn Operation) -> Option<&O> {
     (operation as &dyn Any).downcast_ref()
 }
 
 /// What computes the elements of an output of parameters and those of an array, and has nothing else: its type says what it does.
-pub(super) trait Compute<P, T, D, R, E>:
+pub(in crate::expr) trait Compute<P, T, D, R, E>:
     Fn(&P, &DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync + 'static
 {
 }
@@ -197,7 +200,7 @@ impl<P, T, D, R, E, F> Compute<P, T, D, R, E> for F where
 }
 
 /// What an operation is told besides its operands.
-pub(super) trait Told: PartialEq + Send + Sync + 'static {}
+pub(in crate::expr) trait Told: PartialEq + Send + Sync + 'static {}
 
 impl<P: PartialEq + Send + Sync + 'static> Told for P {}
 
@@ -211,7 +214,7 @@ struct OfOne<P, T, D, R, E, F> {
 
 /// The operation on one array that `compute` does, which has captured nothing, with these parameters. It has its kernels alone
 /// [read](Operation::reads) the array.
-pub(super) fn of_one<P: Told, T: Element, D: Dimension + 'static, R: Element, E: Dimension + 'static>(
+pub(in crate::expr) fn of_one<P: Told, T: Element, D: Dimension + 'static, R: Element, E: Dimension + 'static>(
     description: String,
     parameters: P,
     compute: impl Compute<P, T, D, R, E>,

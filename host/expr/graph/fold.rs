@@ -4,12 +4,12 @@
 use cuda_std::scalar::ScalarType;
 
 use super::function::{self, Binary, Ternary, Unary};
-use super::program::{MAX_ARGUMENTS, Value};
 use crate::backend::DeviceFnInfo;
+use crate::expr::program::{MAX_ARGUMENTS, Value};
 
 /// What a reduction computes of elements of a type that it is offered for: see [`Operator::types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Operator {
+pub(in crate::expr) enum Operator {
     Sum,
     Product,
     Min,
@@ -28,10 +28,10 @@ pub(super) enum Operator {
 }
 
 /// Calls of device functions that make the numbers of two sets of elements those of both: numbered as in
-/// [`Combine`](super::program::Combine).
-pub(super) struct Calls {
-    pub(super) calls: Vec<(&'static DeviceFnInfo, [Value; MAX_ARGUMENTS])>,
-    pub(super) results: Vec<Value>,
+/// [`Combine`](crate::expr::program::Combine).
+pub(in crate::expr) struct Calls {
+    pub(in crate::expr) calls: Vec<(&'static DeviceFnInfo, [Value; MAX_ARGUMENTS])>,
+    pub(in crate::expr) results: Vec<Value>,
     next: Value,
 }
 
@@ -54,7 +54,7 @@ impl Calls {
 }
 
 impl Operator {
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::expr) const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
             Self::Product => "product",
@@ -69,7 +69,7 @@ impl Operator {
     }
 
     /// What one of its numbers is called.
-    pub(super) const fn name_of(self, number: usize) -> &'static str {
+    pub(in crate::expr) const fn name_of(self, number: usize) -> &'static str {
         match (self, number) {
             (Self::SumExp, 0) => Self::Max.name(),
             _ => self.name(),
@@ -77,7 +77,7 @@ impl Operator {
     }
 
     /// The types of the numbers that an element brings, the first of which is of type `ty`.
-    pub(super) fn types(self, ty: ScalarType) -> Vec<ScalarType> {
+    pub(in crate::expr) fn types(self, ty: ScalarType) -> Vec<ScalarType> {
         match self {
             Self::ArgMin | Self::ArgMax => vec![ty, ScalarType::U64],
             Self::SumExp => vec![ty, ty],
@@ -86,7 +86,7 @@ impl Operator {
     }
 
     /// The bits of what changes nothing; none where a reduction of no elements has no value.
-    pub(super) fn identities(self, ty: ScalarType) -> Vec<u64> {
+    pub(in crate::expr) fn identities(self, ty: ScalarType) -> Vec<u64> {
         match self {
             Self::Sum | Self::Any => vec![0],
             Self::All => vec![1],
@@ -105,7 +105,7 @@ impl Operator {
         matches!(self, Self::Sum | Self::Product | Self::Any | Self::All)
     }
 
-    pub(super) fn combine(self, ty: ScalarType) -> Calls {
+    pub(in crate::expr) fn combine(self, ty: ScalarType) -> Calls {
         let mut calls = Calls::new(self.types(ty).len());
         let binary = match self {
             Self::Sum => Binary::Add,

@@ -9,14 +9,14 @@ use cuda_sim::{LaunchConfig, Space};
 use cuda_std::scalar::ScalarType;
 
 use super::lower::Lowered;
-use super::program::{Combine, Fold, Form, Layout, MAX_ARGUMENTS, Program, Reduce, Step};
+use super::{Combine, Fold, Form, Layout, MAX_ARGUMENTS, Program, Reduce, Step};
 use crate::backend::KernelInfo;
 
 /// Bytes that the steps of a chunk take, at most where they are few.
 const CHUNK_BYTES: usize = 1 << 18;
 
 /// What the kernel's one parameter points to.
-pub(super) struct Job {
+pub(in crate::expr) struct Job {
     program: Program,
     inputs: Vec<u64>,
     scalars: Vec<u64>,
@@ -34,7 +34,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(lowered: &Lowered<'_>, outputs: &[u64]) -> Arc<Self> {
+    pub(in crate::expr) fn new(lowered: &Lowered<'_>, outputs: &[u64]) -> Arc<Self> {
         let mut job = Self {
             program: lowered.program.clone(),
             inputs: lowered.inputs.clone(),
@@ -69,7 +69,7 @@ impl Job {
     }
 
     /// A block of one thread for each chunk, or each part of a row.
-    pub(super) fn config(&self) -> LaunchConfig {
+    pub(in crate::expr) fn config(&self) -> LaunchConfig {
         let blocks = match &self.program.reduce {
             Some(_) => self.elements / self.row_len() * self.parts.0,
             None => self.elements.div_ceil(self.chunk),
@@ -82,7 +82,7 @@ impl Job {
     }
 
     /// The kernel, which takes the job's address.
-    pub(super) fn kernel() -> KernelInfo {
+    pub(in crate::expr) fn kernel() -> KernelInfo {
         KernelInfo {
             id: TypeId::of::<Self>(),
             package: env!("CARGO_PKG_NAME"),

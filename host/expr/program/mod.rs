@@ -4,6 +4,9 @@
 //! A program has no values and no shapes, but for the number of axes along which its inputs lie; so one program serves
 //! all expressions of one form, and finds its kernel by comparison.
 
+pub(in crate::expr) mod interpret;
+pub(in crate::expr) mod lower;
+
 use cuda_std::scalar::ScalarType;
 
 use crate::backend::DeviceFnInfo;
@@ -55,7 +58,7 @@ pub(crate) struct Program {
     /// The axes of the results, where neighbouring ones are joined that all arrays go through as through one. At least 1; with
     /// 1 axis and no `Strided` input all arrays lie densely.
     pub axes: u8,
-    /// Whether vectors of [`vector_len`](super::ptx::vector_len) elements begin at multiples of their size in all arrays that
+    /// Whether vectors of [`vector_len`](crate::expr::ptx::vector_len) elements begin at multiples of their size in all arrays that
     /// lie in rows, the outputs too, and rows are as many vectors.
     pub aligned: bool,
     /// Whether an input has its neighbours along the last axis but one, and threads share the elements by tiles of several rows,

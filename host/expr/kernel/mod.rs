@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernels that were made of programs, and their launches.
 
+pub(in crate::expr) mod reading;
+
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
@@ -9,18 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::interpret::Job;
-use super::lower::Lowered;
-use super::program::Program;
-use super::ptx::{self, Parts};
 use crate::backend::{Backend, Code, FunctionInfo, KernelInfo, RawFunction};
 use crate::error::{Error, Result};
+use crate::expr::program::Program;
+use crate::expr::program::interpret::Job;
+use crate::expr::program::lower::Lowered;
+use crate::expr::ptx::{self, Parts};
 use crate::graph::Keeper;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
 /// A kernel that is loaded.
-pub(super) struct Made {
+pub(in crate::expr) struct Made {
     function: RawFunction,
     info: FunctionInfo,
     /// What keeps its module, which goes with the context: nobody has to.
@@ -42,7 +44,7 @@ impl Made {
     /// # Safety
     ///
     /// The kernel, called so, is one of the stream's device, and these are the addresses of its parameters, as it wants them.
-    pub(super) unsafe fn launch_with(
+    unsafe fn launch_with(
         &self,
         stream: &Stream,
         name: &str,
@@ -86,7 +88,11 @@ impl Kernels {
 
 /// The kernel of a program, or `reader` with the program's elements in place of its first array, made now if it was not before:
 /// no lock is held while the driver compiles it.
-pub(super) fn kernel(backend: &Arc<dyn Backend>, program: &Program, reader: Option<&KernelInfo>) -> Result<Arc<Made>> {
+pub(in crate::expr) fn kernel(
+    backend: &Arc<dyn Backend>,
+    program: &Program,
+    reader: Option<&KernelInfo>,
+) -> Result<Arc<Made>> {
     let id = reader.map(|reader| reader.id);
     if let Some(made) = backend.expressions().find(id, program) {
         return Ok(made);
@@ -122,7 +128,7 @@ pub(super) fn kernel(backend: &Arc<dyn Backend>, program: &Program, reader: Opti
 ///
 /// There is room for all elements at the addresses, in memory of the stream's device that it is ordered for; so are the
 /// arrays. An output may be an input, element by element.
-pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64]) -> Result<()> {
+pub(in crate::expr) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64]) -> Result<()> {
     if stream.backend().properties().is_simulated() {
         #[cfg(test)]
         if ptx::is_recorded(&lowered.program) {
@@ -144,7 +150,7 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
 }
 
 /// A program and its arrays and numbers, but for the addresses of these arrays and for some numbers.
-pub(super) struct Later {
+pub(in crate::expr) struct Later {
     /// Where addresses are, their distance from those that are given; where numbers are that are given, 0.
     lowered: Lowered<'static>,
     outputs: Vec<u64>,
@@ -152,7 +158,7 @@ pub(super) struct Later {
 
 impl Later {
     /// Of a program whose arrays were lowered as if they were at the addresses `bases`, outputs first.
-    pub(super) fn new(lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Self {
+    pub(in crate::expr) fn new(lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Self {
         let negative: Vec<u64> = bases.iter().map(|base| base.wrapping_neg()).collect();
         let (of_outputs, of_inputs) = negative.split_at(outputs.len());
         Self {
@@ -166,7 +172,7 @@ impl Later {
     }
 
     /// With these addresses and numbers: of outputs, inputs, and numbers, where 0 stands for a number that is known.
-    pub(super) fn with(&self, values: &[u64]) -> (Lowered<'static>, Vec<u64>) {
+    pub(in crate::expr) fn with(&self, values: &[u64]) -> (Lowered<'static>, Vec<u64>) {
         let (outputs, rest) = values.split_at(self.outputs.len());
         let (inputs, scalars) = rest.split_at(self.lowered.inputs.len());
         let lowered = Lowered {
@@ -179,7 +185,7 @@ impl Later {
 }
 
 /// What is lowered, of arrays that somebody else keeps.
-pub(super) fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
+fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
     Lowered {
         program: lowered.program.clone(),
         arrays: Vec::new(),
@@ -193,7 +199,7 @@ pub(super) fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
 }
 
 /// The launches of a program, ready but for the addresses of its arrays and for numbers.
-pub(super) struct Launches {
+pub(in crate::expr) struct Launches {
     later: Later,
     /// None on the simulated GPU.
     made: Option<Arc<Made>>,
@@ -203,7 +209,7 @@ pub(super) struct Launches {
 
 impl Launches {
     /// Of a program whose arrays were lowered as if they were at the addresses `bases`, outputs first.
-    pub(super) fn new(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Result<Self> {
+    pub(in crate::expr) fn new(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Result<Self> {
         let made = match stream.backend().properties().is_simulated() {
             true => None,
             false => Some(kernel(stream.backend(), &lowered.program, None)?),
@@ -227,7 +233,7 @@ impl Launches {
     /// # Safety
     ///
     /// That of [`launch`], of a stream of the same device.
-    pub(super) unsafe fn launch(&self, stream: &Stream, values: &[u64]) -> Result<()> {
+    pub(in crate::expr) unsafe fn launch(&self, stream: &Stream, values: &[u64]) -> Result<()> {
         let Some(made) = &self.made else {
             let (lowered, outputs) = self.later.with(values);
             #[cfg(test)]
@@ -269,7 +275,7 @@ fn add_words(block: &mut [u8], summands: &[u64]) {
 }
 
 /// Elements for one launch.
-pub(super) struct Piece<'l> {
+pub(in crate::expr) struct Piece<'l> {
     outputs: Cow<'l, [u64]>,
     inputs: Cow<'l, [u64]>,
     lengths: Cow<'l, [usize]>,
@@ -279,7 +285,7 @@ pub(super) struct Piece<'l> {
 
 impl Piece<'_> {
     /// The block of parameters, and the threads.
-    pub(super) fn launch(&self, lowered: &Lowered<'_>) -> (Vec<u8>, LaunchConfig) {
+    pub(in crate::expr) fn launch(&self, lowered: &Lowered<'_>) -> (Vec<u8>, LaunchConfig) {
         let arguments = ptx::Arguments {
             outputs: &self.outputs,
             inputs: &self.inputs,
@@ -295,7 +301,7 @@ impl Piece<'_> {
 }
 
 /// What is launched one by one: parts of the first axis, or of the rows that are combined.
-pub(super) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) -> Vec<Piece<'l>> {
+pub(in crate::expr) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) -> Vec<Piece<'l>> {
     let Lowered {
         program,
         lengths,
@@ -403,9 +409,9 @@ unsafe fn interpret(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64]) -> 
 mod tests {
     use ndarray::{Array2, Axis, Ix0, Ix2};
 
-    use super::super::lower::{Reducing, lower};
-    use super::super::program::Form;
     use super::*;
+    use crate::expr::program::Form;
+    use crate::expr::program::lower::{Reducing, lower};
     use crate::expr::{Expr, compile};
     use crate::{Device, DeviceArray, Result};
 

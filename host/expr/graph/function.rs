@@ -22,12 +22,12 @@ macro_rules! info {
 macro_rules! names {
     ($type:ident: $($variant:ident = $name:literal),* $(,)?) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum $type {
+        pub(in crate::expr) enum $type {
             $($variant,)*
         }
 
         impl $type {
-            pub(super) const fn name(self) -> &'static str {
+            pub(in crate::expr) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
@@ -87,7 +87,7 @@ impl Binary {
 }
 
 /// Whether it is a type of floats that is computed with.
-pub(super) const fn is_float(ty: ScalarType) -> bool {
+pub(in crate::expr) const fn is_float(ty: ScalarType) -> bool {
     matches!(
         ty,
         ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
@@ -95,7 +95,7 @@ pub(super) const fn is_float(ty: ScalarType) -> bool {
 }
 
 /// The unsigned integer of as many bytes.
-pub(super) const fn bits_of(ty: ScalarType) -> ScalarType {
+pub(in crate::expr) const fn bits_of(ty: ScalarType) -> ScalarType {
     match ty.bytes() {
         1 => ScalarType::U8,
         2 => ScalarType::U16,
@@ -121,16 +121,16 @@ macro_rules! of_types {
 
 /// The types by the names that [`ScalarType`] has for them.
 mod types {
-    pub(super) type Bool = bool;
-    pub(super) type I32 = i32;
-    pub(super) type I64 = i64;
-    pub(super) type U8 = u8;
-    pub(super) type U16 = u16;
-    pub(super) type U32 = u32;
-    pub(super) type U64 = u64;
-    pub(super) type F16 = half::f16;
-    pub(super) type F32 = f32;
-    pub(super) type F64 = f64;
+    pub(in crate::expr) type Bool = bool;
+    pub(in crate::expr) type I32 = i32;
+    pub(in crate::expr) type I64 = i64;
+    pub(in crate::expr) type U8 = u8;
+    pub(in crate::expr) type U16 = u16;
+    pub(in crate::expr) type U32 = u32;
+    pub(in crate::expr) type U64 = u64;
+    pub(in crate::expr) type F16 = half::f16;
+    pub(in crate::expr) type F32 = f32;
+    pub(in crate::expr) type F64 = f64;
 }
 
 /// The type whose functions serve this one: where signs make no difference, that of unsigned integers.
@@ -142,7 +142,7 @@ const fn unsigned(ty: ScalarType) -> ScalarType {
 }
 
 /// The function for `operator` of a number of that type. None of 16-bit floats, but for their signs.
-pub(super) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
+pub(in crate::expr) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
     macro_rules! floats {
         ($($variant:ident),*) => {
             match operator {
@@ -203,7 +203,7 @@ pub(super) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFn
 }
 
 /// The function for `operator` of two numbers of that type; none of 16-bit floats.
-pub(super) fn binary(operator: Binary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
+pub(in crate::expr) fn binary(operator: Binary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
     macro_rules! operators {
         ($($variant:ident: $function:ident of $ty:expr => $($of:ident)*;)*) => {
             match operator {
@@ -242,7 +242,7 @@ pub(super) fn binary(operator: Binary, ty: ScalarType) -> Option<&'static Device
 
 /// The function for `operator` of three numbers, the last of which is of that type; none of 16-bit floats, but for a
 /// selection.
-pub(super) fn ternary(operator: Ternary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
+pub(in crate::expr) fn ternary(operator: Ternary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
     match operator {
         Ternary::MulAdd => of_types!(unsigned(ty); F32, F64, U8, U16, U32, U64; number_mul_add),
         Ternary::Clamp => of_types!(ty; F32, F64, I32, I64, U8, U16, U32, U64; number_clamp),
@@ -282,7 +282,7 @@ pub(super) fn narrow_binary(operator: Binary, ty: ScalarType) -> Option<&'static
 }
 
 /// The function of `f32` in place of one of a 16-bit float.
-pub(super) fn of_f32(narrow: &DeviceFnInfo) -> Option<&'static DeviceFnInfo> {
+pub(in crate::expr) fn of_f32(narrow: &DeviceFnInfo) -> Option<&'static DeviceFnInfo> {
     if *info!(number_narrow_div) == *narrow {
         return binary(Binary::Div, ScalarType::F32);
     }
@@ -294,7 +294,7 @@ pub(super) fn of_f32(narrow: &DeviceFnInfo) -> Option<&'static DeviceFnInfo> {
 
 /// What a random number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Random {
+pub(in crate::expr) enum Random {
     /// Bits, those of an unsigned integer.
     Bits,
     /// The normal distribution.
@@ -304,7 +304,7 @@ pub(super) enum Random {
 }
 
 /// The function for random numbers of a type with 32 or 64 bits.
-pub(super) fn random(of: Random, ty: ScalarType) -> &'static DeviceFnInfo {
+pub(in crate::expr) fn random(of: Random, ty: ScalarType) -> &'static DeviceFnInfo {
     let is_wide = ty.bytes() == 8;
     match of {
         Random::Bits if is_wide => info!(number_random<u64>),
@@ -318,7 +318,7 @@ pub(super) fn random(of: Random, ty: ScalarType) -> &'static DeviceFnInfo {
 
 /// The functions that make a number of one type one of another, one after another: see [`number_cast`]. None where the bits
 /// are the same.
-pub(super) fn casts(from: ScalarType, to: ScalarType) -> Vec<&'static DeviceFnInfo> {
+pub(in crate::expr) fn casts(from: ScalarType, to: ScalarType) -> Vec<&'static DeviceFnInfo> {
     let mut functions = Vec::new();
     let mut at = from;
     while at != to {
@@ -332,12 +332,12 @@ pub(super) fn casts(from: ScalarType, to: ScalarType) -> Vec<&'static DeviceFnIn
 }
 
 /// The 16-bit float that a function casts to `f32`.
-pub(super) fn widened(function: &DeviceFnInfo) -> Option<ScalarType> {
+pub(in crate::expr) fn widened(function: &DeviceFnInfo) -> Option<ScalarType> {
     NARROW.into_iter().find(|&ty| casts(ty, ScalarType::F32) == [function])
 }
 
 /// The 16-bit float that a function rounds an `f32` to.
-pub(super) fn rounded(function: &DeviceFnInfo) -> Option<ScalarType> {
+pub(in crate::expr) fn rounded(function: &DeviceFnInfo) -> Option<ScalarType> {
     NARROW.into_iter().find(|&ty| casts(ScalarType::F32, ty) == [function])
 }
 

@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The graph behind expressions, without its types: what was written is checked here, and computed nowhere.
 
+pub(in crate::expr) mod apply;
+pub(in crate::expr) mod fold;
+pub(in crate::expr) mod function;
+mod operations;
+pub(in crate::expr) mod problem;
+pub(in crate::expr) mod walk;
+
 use std::sync::{Arc, LazyLock};
 
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
 
-use super::apply::Applied;
-use super::compiled::Place;
-use super::fold::Operator;
-use super::function::{self, Binary, Ternary, Unary};
-use super::long::weight;
-use super::problem::Problem;
-use super::program::MAX_ARGUMENTS;
+use self::apply::Applied;
+use self::fold::Operator;
+use self::function::Binary;
+pub(in crate::expr) use self::operations::{binary, cast, one, repeated, ternary, unary, with_type};
+use self::problem::Problem;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::backend::DeviceFnInfo;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
+use crate::expr::compiled::Place;
+use crate::expr::program::MAX_ARGUMENTS;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// A part of an expression, or why it is none.
-pub(super) type Part<'a> = std::result::Result<Arc<Node<'a>>, Problem>;
+pub(in crate::expr) type Part<'a> = std::result::Result<Arc<Node<'a>>, Problem>;
 
 /// An array without its types.
-pub(super) trait Elements: Send + Sync {
+pub(in crate::expr) trait Elements: Send + Sync {
     fn stream(&self) -> &Stream;
     fn shape(&self) -> &[usize];
     fn strides(&self) -> &[isize];
@@ -89,11 +96,11 @@ macro_rules! elements {
 elements!(&DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceView<'_, T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that an expression reads: one that is borrowed, or one that it has for itself.
-pub(super) type Array<'a> = Arc<dyn Elements + 'a>;
+pub(in crate::expr) type Array<'a> = Arc<dyn Elements + 'a>;
 
 /// How a number of an element comes about.
 #[derive(Clone)]
-pub(super) enum Kind<'a> {
+pub(in crate::expr) enum Kind<'a> {
     Array(Array<'a>),
     /// The same for all elements, by its bits.
     Scalar(u64),
@@ -106,27 +113,37 @@ pub(super) enum Kind<'a> {
     Applied(Applied<'a>),
 }
 
+/// An operation has weight 1, a number and an array as much as goes with their bytes in a kernel's parameters.
+pub(in crate::expr) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
+    match kind {
+        Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
+        Kind::Scalar(_) | Kind::Argument(_) => 4,
+        // What an operation gives is an array in a kernel.
+        Kind::Array(_) | Kind::Applied(_) => 5 + 3 * axes,
+    }
+}
+
 /// A number that elements along axes were combined to.
 #[derive(Clone)]
-pub(super) struct Reduced<'a> {
-    pub(super) reduction: Arc<Reduction<'a>>,
+pub(in crate::expr) struct Reduced<'a> {
+    pub(in crate::expr) reduction: Arc<Reduction<'a>>,
     /// Which of the numbers that elements bring.
-    pub(super) number: usize,
+    pub(in crate::expr) number: usize,
     /// For each axis of the result, which one of the elements' it is; none for one of length 1 that was inserted.
-    pub(super) axes: Arc<[Option<usize>]>,
+    pub(in crate::expr) axes: Arc<[Option<usize>]>,
 }
 
 /// What is combined along which axes.
-pub(super) struct Reduction<'a> {
-    pub(super) operator: Operator,
+pub(in crate::expr) struct Reduction<'a> {
+    pub(in crate::expr) operator: Operator,
     /// The numbers that each element brings, all of one shape.
-    pub(super) parts: Vec<Arc<Node<'a>>>,
+    pub(in crate::expr) parts: Vec<Arc<Node<'a>>>,
     /// In ascending order.
-    pub(super) axes: Vec<usize>,
+    pub(in crate::expr) axes: Vec<usize>,
 }
 
 impl Reduction<'_> {
-    pub(super) fn shape(&self) -> &Arc<[usize]> {
+    pub(in crate::expr) fn shape(&self) -> &Arc<[usize]> {
         &self.parts[0].shape
     }
 }
@@ -135,27 +152,27 @@ impl Reduction<'_> {
 static NO_AXES: LazyLock<Arc<[usize]>> = LazyLock::new(|| Arc::new([]));
 
 /// A part of an expression.
-pub(super) struct Node<'a> {
-    pub(super) kind: Kind<'a>,
-    pub(super) ty: ScalarType,
-    pub(super) shape: Arc<[usize]>,
+pub(in crate::expr) struct Node<'a> {
+    pub(in crate::expr) kind: Kind<'a>,
+    pub(in crate::expr) ty: ScalarType,
+    pub(in crate::expr) shape: Arc<[usize]>,
     /// An array that it reads, at whose home it is computed.
-    pub(super) home: Option<Array<'a>>,
-    /// How much it and its parts [weigh](super::long::weight), shared parts each time.
-    pub(super) size: usize,
-    pub(super) has: Has,
+    pub(in crate::expr) home: Option<Array<'a>>,
+    /// How much it and its parts [weigh](weight), shared parts each time.
+    pub(in crate::expr) size: usize,
+    pub(in crate::expr) has: Has,
 }
 
 /// What a part or parts of it may be the results of: evaluating looks for nothing else.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Has {
-    pub(super) reductions: bool,
-    pub(super) applications: bool,
+pub(in crate::expr) struct Has {
+    pub(in crate::expr) reductions: bool,
+    pub(in crate::expr) applications: bool,
 }
 
 impl Has {
     /// What any of the parts has.
-    pub(super) fn of(parts: &[Arc<Node<'_>>]) -> Self {
+    pub(in crate::expr) fn of(parts: &[Arc<Node<'_>>]) -> Self {
         Self {
             reductions: parts.iter().any(|part| part.has.reductions),
             applications: parts.iter().any(|part| part.has.applications),
@@ -190,16 +207,19 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub(super) fn array<T: Element + Scalar, D: Dimension>(array: &'a DeviceArrayRef<T, D>) -> Arc<Self> {
+    pub(in crate::expr) fn array<T: Element + Scalar, D: Dimension>(array: &'a DeviceArrayRef<T, D>) -> Arc<Self> {
         Self::of_array(Arc::new(array), T::TYPE)
     }
 
     /// An array whose elements are the bits of a `ty`.
-    pub(super) fn owned<T: Element, D: Dimension + 'static>(array: DeviceArray<T, D>, ty: ScalarType) -> Arc<Self> {
+    pub(in crate::expr) fn owned<T: Element, D: Dimension + 'static>(
+        array: DeviceArray<T, D>,
+        ty: ScalarType,
+    ) -> Arc<Self> {
         Self::of_array(Arc::new(array), ty)
     }
 
-    pub(super) fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
+    pub(in crate::expr) fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
         let kind = Kind::Array(Arc::clone(&array));
         Arc::new(Self {
             ty,
@@ -212,7 +232,7 @@ impl<'a> Node<'a> {
     }
 
     /// The same number by other means.
-    pub(super) fn with_kind(&self, kind: Kind<'a>) -> Self {
+    pub(in crate::expr) fn with_kind(&self, kind: Kind<'a>) -> Self {
         Self {
             kind,
             ty: self.ty,
@@ -224,7 +244,7 @@ impl<'a> Node<'a> {
     }
 
     /// The same number of a reduction that takes the place of its own.
-    pub(super) fn with_reduction(&self, reduced: &Reduced<'a>, reduction: &Arc<Reduction<'a>>) -> Arc<Self> {
+    pub(in crate::expr) fn with_reduction(&self, reduced: &Reduced<'a>, reduction: &Arc<Reduction<'a>>) -> Arc<Self> {
         let reduced = Reduced {
             reduction: Arc::clone(reduction),
             ..reduced.clone()
@@ -233,12 +253,12 @@ impl<'a> Node<'a> {
     }
 
     /// One number, of no axes.
-    pub(super) fn scalar(ty: ScalarType, bits: u64) -> Arc<Self> {
+    pub(in crate::expr) fn scalar(ty: ScalarType, bits: u64) -> Arc<Self> {
         Self::number(ty, Kind::Scalar(bits))
     }
 
     /// One number that is given later, of no axes.
-    pub(super) fn argument(ty: ScalarType, place: Place) -> Arc<Self> {
+    pub(in crate::expr) fn argument(ty: ScalarType, place: Place) -> Arc<Self> {
         Self::number(ty, Kind::Argument(place))
     }
 
@@ -254,7 +274,7 @@ impl<'a> Node<'a> {
     }
 
     /// The place along `axis` of each element of an array of that shape.
-    pub(super) fn index(shape: &[usize], axis: usize) -> Part<'a> {
+    pub(in crate::expr) fn index(shape: &[usize], axis: usize) -> Part<'a> {
         if axis >= shape.len() {
             return Err(Problem::Axes {
                 operation: "index",
@@ -279,7 +299,7 @@ impl<'a> Node<'a> {
     }
 
     /// The place of each element of an array of that shape among those along `axes`, in C order; of none the first.
-    pub(super) fn places(shape: &[usize], axes: &[usize]) -> Part<'a> {
+    pub(in crate::expr) fn places(shape: &[usize], axes: &[usize]) -> Part<'a> {
         // Along an axis of one element all are the first.
         let longer = axes.iter().filter(|&&axis| shape.get(axis) != Some(&1));
         let mut places = None;
@@ -301,7 +321,7 @@ impl<'a> Node<'a> {
     }
 
     /// A function of numbers that have its arguments' bits, which gives those of a `ty`.
-    pub(super) fn call(
+    pub(in crate::expr) fn call(
         operation: &'static str,
         function: &'static DeviceFnInfo,
         ty: ScalarType,
@@ -342,7 +362,7 @@ impl<'a> Node<'a> {
 
 impl<'a> Node<'a> {
     /// The numbers that each element of some parts brings, combined along `axes`: of each number a part without these axes.
-    pub(super) fn reduce(
+    pub(in crate::expr) fn reduce(
         operator: Operator,
         parts: Vec<Arc<Self>>,
         axes: &[usize],
@@ -478,112 +498,10 @@ fn common_shape(
     Ok(shape.into())
 }
 
-pub(super) fn check_devices(
-    operation: &'static str,
-    one: &Array<'_>,
-    other: &Array<'_>,
-) -> std::result::Result<(), Problem> {
+fn check_devices(operation: &'static str, one: &Array<'_>, other: &Array<'_>) -> std::result::Result<(), Problem> {
     let (one, other) = (one.stream(), other.stream());
     if one.same_device(other) {
         return Ok(());
     }
     Err(Error::different_devices(operation, other.device_id(), one.device_id()).into())
-}
-
-/// The number in another type, as Rust's `as`.
-pub(super) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
-    let mut x = x;
-    for function in function::casts(x.ty, to) {
-        x = Node::call("cast", function, function.result, vec![x])?;
-    }
-    Ok(with_type(x, to))
-}
-
-/// The same bits as a number of another type.
-pub(super) fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
-    if x.ty == ty {
-        return x;
-    }
-    let mut node = x.with_kind(x.kind.clone());
-    node.ty = ty;
-    Arc::new(node)
-}
-
-/// `operator` of one number. Functions of 16-bit floats are computed as `f32`, and rounded.
-pub(super) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> {
-    let ty = x.ty;
-    if operator.is_identity(ty) {
-        return Ok(x);
-    }
-    let result = if operator.is_predicate() { ScalarType::Bool } else { ty };
-    match function::unary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, result, vec![x]),
-        None => {
-            let x = cast(x, wide(operator.name(), ty))?;
-            let computed = match function::narrow_unary(operator, ty) {
-                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![x])?,
-                None => unary(operator, x)?,
-            };
-            cast_unless_bool(computed, result)
-        }
-    }
-}
-
-/// `operator` of two numbers of one type; that of 16-bit floats as [`unary`].
-pub(super) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
-    let ty = a.ty;
-    let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
-    match function::binary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
-        None => {
-            let wide = wide(operator.name(), ty);
-            let (a, b) = (cast(a, wide)?, cast(b, wide)?);
-            let computed = match function::narrow_binary(operator, ty) {
-                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![a, b])?,
-                None => binary(operator, a, b)?,
-            };
-            cast_unless_bool(computed, result)
-        }
-    }
-}
-
-/// `operator` of three numbers, of which those that are no conditions are of one type; that of 16-bit floats as [`unary`].
-pub(super) fn ternary<'a>(operator: Ternary, [a, b, c]: [Arc<Node<'a>>; 3]) -> Part<'a> {
-    let ty = c.ty;
-    match function::ternary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, ty, vec![a, b, c]),
-        // The limits and the number stay what they are, bit for bit.
-        None if operator == Ternary::Clamp => {
-            let is_less = binary(Binary::Less, Arc::clone(&a), Arc::clone(&b))?;
-            let is_greater = binary(Binary::Less, Arc::clone(&c), Arc::clone(&a))?;
-            let rest = ternary(Ternary::Select, [is_greater, c, a])?;
-            ternary(Ternary::Select, [is_less, b, rest])
-        }
-        None => {
-            let wide = wide(operator.name(), ty);
-            cast(ternary(operator, [cast(a, wide)?, cast(b, wide)?, cast(c, wide)?])?, ty)
-        }
-    }
-}
-
-/// The type that functions of 16-bit floats are computed in.
-fn wide(operation: &'static str, ty: ScalarType) -> ScalarType {
-    let is_narrow = matches!(ty, ScalarType::F16 | ScalarType::Bf16);
-    assert!(is_narrow, "{operation} of {} is not offered", ty.name());
-    ScalarType::F32
-}
-
-/// The number in the type `ty`, if that is not what it is.
-fn cast_unless_bool<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Part<'a> {
-    if ty == ScalarType::Bool { Ok(x) } else { cast(x, ty) }
-}
-
-/// The number 1 of a type.
-pub(super) fn one<'a>(ty: ScalarType) -> Part<'a> {
-    cast(Node::scalar(ScalarType::U32, 1), ty)
-}
-
-/// A number of no axes, repeated to the shape of a part, whose arrays it is computed beside.
-pub(super) fn repeated<'a>(number: Arc<Node<'a>>, like: &Node<'a>) -> Arc<Node<'a>> {
-    Arc::new(like.with_kind(number.kind.clone()))
 }

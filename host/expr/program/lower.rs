@@ -6,36 +6,36 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::compiled::Place;
-use super::function::bits_of;
-use super::graph::FEW;
-use super::node::{Array, Kind, Node, Reduction};
-use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value, Words};
-use super::ptx;
+use super::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value, Words};
 use crate::backend::DeviceFnInfo;
+use crate::expr::compiled::Place;
+use crate::expr::graph::function::bits_of;
+use crate::expr::graph::walk::FEW;
+use crate::expr::graph::{Array, Kind, Node, Reduction};
+use crate::expr::ptx;
 
 /// A program, and the arrays and numbers that it is of.
 #[derive(Clone)]
-pub(super) struct Lowered<'a> {
-    pub(super) program: Program,
-    pub(super) arrays: Vec<Array<'a>>,
+pub(in crate::expr) struct Lowered<'a> {
+    pub(in crate::expr) program: Program,
+    pub(in crate::expr) arrays: Vec<Array<'a>>,
     /// The address of each array's first element.
-    pub(super) inputs: Vec<u64>,
+    pub(in crate::expr) inputs: Vec<u64>,
     /// The bits of the numbers; 0 of those that are given later.
-    pub(super) scalars: Vec<u64>,
+    pub(in crate::expr) scalars: Vec<u64>,
     /// Which of the numbers are given later.
-    pub(super) later: Vec<(usize, Place)>,
+    pub(in crate::expr) later: Vec<(usize, Place)>,
     /// The lengths of the program's axes.
-    pub(super) lengths: Vec<usize>,
+    pub(in crate::expr) lengths: Vec<usize>,
     /// Of each array, the distances along them, in elements.
-    pub(super) strides: Vec<Vec<isize>>,
+    pub(in crate::expr) strides: Vec<Vec<isize>>,
     /// The parts that rows are combined in, how many and of how many elements each.
-    pub(super) parts: (usize, usize),
+    pub(in crate::expr) parts: (usize, usize),
 }
 
 /// What the elements of `shape` of all roots take. Each root's shape is repeated to that one; `outputs` is where they are
 /// stored.
-pub(super) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outputs: &[u64]) -> Lowered<'a> {
+pub(in crate::expr) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outputs: &[u64]) -> Lowered<'a> {
     let mut steps = Steps::new(shape, &[]);
     let values = roots.iter().map(|root| steps.root(root, Along::Elements)).collect();
     steps.program.outputs = values;
@@ -45,7 +45,7 @@ pub(super) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outputs: &[u64
 }
 
 /// Reductions along some axes of elements of one shape, and what is made of them.
-pub(super) struct Reducing<'s, 'a> {
+pub(in crate::expr) struct Reducing<'s, 'a> {
     steps: Steps<'s, 'a>,
     is_row: Vec<bool>,
     /// The axes that are left.
@@ -56,7 +56,7 @@ pub(super) struct Reducing<'s, 'a> {
 
 impl<'s, 'a> Reducing<'s, 'a> {
     /// Of roots that have the shape of the elements, `shape`, or that without the axes `reduced`, or with 1 in their place.
-    pub(super) fn new(roots: &[Arc<Node<'a>>], shape: &'s [usize], reduced: &'s [usize]) -> Self {
+    pub(in crate::expr) fn new(roots: &[Arc<Node<'a>>], shape: &'s [usize], reduced: &'s [usize]) -> Self {
         let mut steps = Steps::new(shape, reduced);
         let mut is_row = Vec::with_capacity(roots.len());
         for root in roots {
@@ -83,48 +83,48 @@ impl<'s, 'a> Reducing<'s, 'a> {
 
     /// The axes of the elements that the last of the axes goes through which all arrays have elements combined along: all of
     /// them, if the rows of each array lie along one axis.
-    pub(super) fn last_reduced(&self) -> &[usize] {
+    pub(in crate::expr) fn last_reduced(&self) -> &[usize] {
         &self.reduced.members[self.reduced.members.len() - 1]
     }
 
     /// Whether all rows lie along one axis.
-    pub(super) fn is_one_axis(&self) -> bool {
+    pub(in crate::expr) fn is_one_axis(&self) -> bool {
         self.reduced.lengths.len() == 1
     }
 
     /// The elements of a row.
-    pub(super) fn row_len(&self) -> usize {
+    pub(in crate::expr) fn row_len(&self) -> usize {
         self.reduced.lengths.iter().product()
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(in crate::expr) fn rows(&self) -> usize {
         self.rows.lengths.iter().product()
     }
 
     /// Whether what is left of the axes is one.
-    pub(super) fn has_one_axis_of_rows(&self) -> bool {
+    pub(in crate::expr) fn has_one_axis_of_rows(&self) -> bool {
         self.rows.lengths.len() == 1
     }
 
     /// The reductions that depend on one another.
-    pub(super) fn passes(&self) -> usize {
+    pub(in crate::expr) fn passes(&self) -> usize {
         usize::from(self.steps.program.passes().into_iter().max().unwrap_or(0))
     }
 
     /// Whether an output has a number for each element.
-    pub(super) fn has_elements(&self) -> bool {
+    pub(in crate::expr) fn has_elements(&self) -> bool {
         self.is_row.contains(&false)
     }
 
     /// The numbers that elements bring, of all reductions.
-    pub(super) fn numbers(&self) -> usize {
+    pub(in crate::expr) fn numbers(&self) -> usize {
         let folds = self.steps.program.folds.iter();
         folds.map(|fold| fold.combine.types.len()).sum()
     }
 
     /// The calls of functions that there are for each element, those for each row aside; one that gives 8 bytes counts twice, for
     /// it takes as many instructions and registers as two.
-    pub(super) fn calls(&self) -> usize {
+    pub(in crate::expr) fn calls(&self) -> usize {
         let program = &self.steps.program;
         let count = |function: u16| program.functions[usize::from(function)].result.bytes().div_ceil(4);
         let steps = program.steps.iter().zip(self.varying());
@@ -137,14 +137,14 @@ impl<'s, 'a> Reducing<'s, 'a> {
     }
 
     /// The 4-byte words of an element that a thread has in registers if it has its elements there all at once.
-    pub(super) fn words(&self) -> Words {
+    pub(in crate::expr) fn words(&self) -> Words {
         let outputs = self.steps.program.outputs.iter().zip(&self.is_row);
         let stored: Vec<Value> = outputs.filter(|(_, is_row)| !**is_row).map(|(&step, _)| step).collect();
         self.steps.program.words(&self.varying(), &stored)
     }
 
     /// The bytes that an element of a row reads.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::expr) fn bytes(&self) -> usize {
         let inputs = self.steps.program.inputs.iter().zip(&self.reduced.strides);
         let along = inputs.filter(|(_, strides)| strides.iter().any(|&stride| stride != 0));
         along.map(|(input, _)| input.ty.bytes()).sum()
@@ -161,7 +161,7 @@ impl<'s, 'a> Reducing<'s, 'a> {
     }
 
     /// Whether more bytes have their neighbours in the next row than in their own, and `least` rows at least are neighbours.
-    pub(super) fn has_neighbours_in_rows(&self, least: usize) -> bool {
+    pub(in crate::expr) fn has_neighbours_in_rows(&self, least: usize) -> bool {
         let last =
             |joined: &Joined, array: usize| joined.strides[array].last().map_or(0, |stride| stride.unsigned_abs());
         let (mut along, mut across) = (0, 0);
@@ -177,7 +177,7 @@ impl<'s, 'a> Reducing<'s, 'a> {
     }
 
     /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.
-    pub(super) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
+    pub(in crate::expr) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
         let (row_len, step) = (self.row_len(), form.step());
         self.steps.program.reduce = Some(Reduce {
             form,

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
-use super::apply::{Application, Applied, Key, Then, key};
 use super::common::with_common_parts;
-use super::function::{self, Binary, Unary};
-use super::graph::{Depth, rewrite, walk};
-use super::node::{Kind, Node};
+use crate::expr::graph::apply::{Application, Applied, Key, Then, key};
+use crate::expr::graph::function::{self, Binary, Unary};
+use crate::expr::graph::walk::{Depth, rewrite, walk};
+use crate::expr::graph::{Kind, Node};
 
 /// The roots with what was written twice there once, and steps behind operations done by these: those with the same bits, or, if
 /// `is_fast`, also others.
-pub(super) fn fused<'a>(roots: &[Arc<Node<'a>>], is_fast: bool) -> Vec<Arc<Node<'a>>> {
+pub(in crate::expr) fn fused<'a>(roots: &[Arc<Node<'a>>], is_fast: bool) -> Vec<Arc<Node<'a>>> {
     if !roots.iter().any(|root| root.has.applications) {
         return roots.to_vec();
     }

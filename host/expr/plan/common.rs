@@ -2,7 +2,7 @@
 //! Common subexpressions: what was written twice is one part, and so is computed once.
 //!
 //! Parts are numbered by value (J. Cocke, "Global common subexpression elimination", 1970), each behind its own: two are the
-//! same that do the same to the same ones. Within a kernel lower.rs does that for steps; here it is done for what operations on
+//! same that do the same to the same ones. Within a kernel program/lower.rs does that for steps; here it is done for what operations on
 //! whole arrays are of and give, and for reductions that several kernels read: they are arrays of their own.
 
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
-use super::apply::Application;
-use super::compiled::Place;
-use super::fold::Operator;
-use super::graph::{Depth, rewrite};
-use super::node::{Kind, Node, Reduction};
 use crate::backend::DeviceFnInfo;
+use crate::expr::compiled::Place;
+use crate::expr::graph::apply::Application;
+use crate::expr::graph::fold::Operator;
+use crate::expr::graph::walk::{Depth, rewrite};
+use crate::expr::graph::{Kind, Node, Reduction};
 
 /// The roots with one part for all that are the same.
 pub(super) fn with_common_parts<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Node<'a>>> {

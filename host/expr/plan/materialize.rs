@@ -10,21 +10,25 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::apply::{Application, Key, key};
 use super::fuse::fused;
-use super::graph::{Depth, lying, rewrite, walk};
 use super::long::weights;
-use super::lower::lower;
-use super::node::{Array, Elements, Kind, Node};
-use super::plan::{run_kernels, seen};
-use super::program::Step;
-use super::ptx;
 use super::run::{Runner, Source, uninit_shape};
+use super::{run_kernels, seen};
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::expr::graph::apply::{Application, Key, key};
+use crate::expr::graph::walk::{Depth, lying, rewrite, walk};
+use crate::expr::graph::{Array, Elements, Kind, Node};
+use crate::expr::program::Step;
+use crate::expr::program::lower::lower;
+use crate::expr::ptx;
 
-/// [`run`](super::plan::run) of roots that have operations on whole arrays among their parts.
-pub(super) fn materialize(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+/// [`run`](super::run) of roots that have operations on whole arrays among their parts.
+pub(in crate::expr) fn materialize(
+    runner: &dyn Runner,
+    roots: &[&Arc<Node<'_>>],
+    outputs: &[&dyn Elements],
+) -> Result<()> {
     let roots: Vec<_> = roots.iter().map(|&root| Arc::clone(root)).collect();
     let roots = fused(&roots, false);
     let mut rest: Vec<_> = roots.iter().zip(outputs.iter().copied()).collect();

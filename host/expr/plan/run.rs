@@ -6,26 +6,26 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use ndarray::Ix1;
 
-use super::apply::Application;
-use super::compiled::without_elements;
-use super::graph::with_layout;
-use super::kernel::launch;
-use super::lower::{Lowered, lower};
-use super::node::{Array, Elements, Node};
-use super::program::Program;
-use super::reading::apply;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
+use crate::expr::compiled::without_elements;
+use crate::expr::graph::apply::Application;
+use crate::expr::graph::walk::with_layout;
+use crate::expr::graph::{Array, Elements, Node};
+use crate::expr::kernel::launch;
+use crate::expr::kernel::reading::apply;
+use crate::expr::program::Program;
+use crate::expr::program::lower::{Lowered, lower};
 use crate::stream::Stream;
 
 /// What an operation is of.
-pub(super) enum Source<'a> {
+pub(in crate::expr) enum Source<'a> {
     Array(Array<'a>),
     /// Elements of that shape that a program of one output computes, in its own kernels.
     Elements(Box<Lowered<'a>>, Arc<[usize]>),
 }
 
-pub(super) trait Runner {
+pub(in crate::expr) trait Runner {
     /// Room for `len` numbers of that type.
     fn uninit<'a>(&self, ty: ScalarType, len: usize) -> Result<Array<'a>>;
 
@@ -40,22 +40,22 @@ pub(super) trait Runner {
 }
 
 /// Computes roots that are short enough for a kernel, and of no reductions.
-pub(super) fn compute(runner: &dyn Runner, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+pub(in crate::expr) fn compute(runner: &dyn Runner, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     runner.run(&lower(roots, outputs[0].shape(), &addresses(outputs)), outputs)
 }
 
-pub(super) fn addresses(outputs: &[&dyn Elements]) -> Vec<u64> {
+pub(in crate::expr) fn addresses(outputs: &[&dyn Elements]) -> Vec<u64> {
     outputs.iter().map(|output| output.first_address()).collect()
 }
 
 /// Room for elements of that shape, in C order.
-pub(super) fn uninit_shape<'a>(runner: &dyn Runner, ty: ScalarType, shape: &[usize]) -> Result<Array<'a>> {
+pub(in crate::expr) fn uninit_shape<'a>(runner: &dyn Runner, ty: ScalarType, shape: &[usize]) -> Result<Array<'a>> {
     let array = runner.uninit(ty, shape.iter().product())?;
     Ok(with_layout(&array, shape.to_vec(), dense(shape)))
 }
 
 /// The strides of elements in C order.
-pub(super) fn dense(shape: &[usize]) -> Vec<isize> {
+pub(in crate::expr) fn dense(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as isize;
@@ -64,7 +64,7 @@ pub(super) fn dense(shape: &[usize]) -> Vec<isize> {
 }
 
 /// Has `launch` launch what reads and writes those arrays, in the order of their other uses.
-pub(super) fn in_order<'e>(
+pub(in crate::expr) fn in_order<'e>(
     stream: &Stream,
     reads: impl Iterator<Item = &'e dyn Elements> + Clone,
     writes: impl Iterator<Item = &'e dyn Elements> + Clone,

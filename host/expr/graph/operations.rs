@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parts made by operators: of 16-bit floats, for which few functions are compiled, by way of `f32`.
+
+use std::sync::Arc;
+
+use cuda_std::scalar::ScalarType;
+
+use super::function::{self, Binary, Ternary, Unary};
+use super::{Node, Part};
+
+/// The number in another type, as Rust's `as`.
+pub(in crate::expr) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
+    let mut x = x;
+    for function in function::casts(x.ty, to) {
+        x = Node::call("cast", function, function.result, vec![x])?;
+    }
+    Ok(with_type(x, to))
+}
+
+/// The same bits as a number of another type.
+pub(in crate::expr) fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
+    if x.ty == ty {
+        return x;
+    }
+    let mut node = x.with_kind(x.kind.clone());
+    node.ty = ty;
+    Arc::new(node)
+}
+
+/// `operator` of one number. Functions of 16-bit floats are computed as `f32`, and rounded.
+pub(in crate::expr) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> {
+    let ty = x.ty;
+    if operator.is_identity(ty) {
+        return Ok(x);
+    }
+    let result = if operator.is_predicate() { ScalarType::Bool } else { ty };
+    match function::unary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, result, vec![x]),
+        None => {
+            let x = cast(x, wide(operator.name(), ty))?;
+            let computed = match function::narrow_unary(operator, ty) {
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![x])?,
+                None => unary(operator, x)?,
+            };
+            cast_unless_bool(computed, result)
+        }
+    }
+}
+
+/// `operator` of two numbers of one type; that of 16-bit floats as [`unary`].
+pub(in crate::expr) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
+    let ty = a.ty;
+    let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
+    match function::binary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
+        None => {
+            let wide = wide(operator.name(), ty);
+            let (a, b) = (cast(a, wide)?, cast(b, wide)?);
+            let computed = match function::narrow_binary(operator, ty) {
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![a, b])?,
+                None => binary(operator, a, b)?,
+            };
+            cast_unless_bool(computed, result)
+        }
+    }
+}
+
+/// `operator` of three numbers, of which those that are no conditions are of one type; that of 16-bit floats as [`unary`].
+pub(in crate::expr) fn ternary<'a>(operator: Ternary, [a, b, c]: [Arc<Node<'a>>; 3]) -> Part<'a> {
+    let ty = c.ty;
+    match function::ternary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, ty, vec![a, b, c]),
+        // The limits and the number stay what they are, bit for bit.
+        None if operator == Ternary::Clamp => {
+            let is_less = binary(Binary::Less, Arc::clone(&a), Arc::clone(&b))?;
+            let is_greater = binary(Binary::Less, Arc::clone(&c), Arc::clone(&a))?;
+            let rest = ternary(Ternary::Select, [is_greater, c, a])?;
+            ternary(Ternary::Select, [is_less, b, rest])
+        }
+        None => {
+            let wide = wide(operator.name(), ty);
+            cast(ternary(operator, [cast(a, wide)?, cast(b, wide)?, cast(c, wide)?])?, ty)
+        }
+    }
+}
+
+/// The type that functions of 16-bit floats are computed in.
+fn wide(operation: &'static str, ty: ScalarType) -> ScalarType {
+    let is_narrow = matches!(ty, ScalarType::F16 | ScalarType::Bf16);
+    assert!(is_narrow, "{operation} of {} is not offered", ty.name());
+    ScalarType::F32
+}
+
+/// The number in the type `ty`, if that is not what it is.
+fn cast_unless_bool<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Part<'a> {
+    if ty == ScalarType::Bool { Ok(x) } else { cast(x, ty) }
+}
+
+/// The number 1 of a type.
+pub(in crate::expr) fn one<'a>(ty: ScalarType) -> Part<'a> {
+    cast(Node::scalar(ScalarType::U32, 1), ty)
+}
+
+/// A number of no axes, repeated to the shape of a part, whose arrays it is computed beside.
+pub(in crate::expr) fn repeated<'a>(number: Arc<Node<'a>>, like: &Node<'a>) -> Arc<Node<'a>> {
+    Arc::new(like.with_kind(number.kind.clone()))
+}
