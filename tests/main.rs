@@ -71,6 +71,7 @@ mod reduce;
 mod reduce_axes;
 mod reduce_views;
 mod scan;
+mod scan_axis;
 mod scan_views;
 mod schedules;
 mod select;

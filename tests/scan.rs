@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scans by both algorithms and along axes: integers, minima and maxima exactly, float sums and products within a bound
+//! Scans by both algorithms: integers, minima and maxima exactly, float sums and products within a bound
 //! that follows from the most roundings that a term can go through.
 
 use crate::common::*;
+use crate::scan_axis::scanned_axis;
 use kernels_gpu::num::Num;
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};
 use kernels_gpu::scan::{blelloch, vec_len};
-use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
+use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, array};
 use proptest::prelude::*;
 use warpsmith::ops::{self, Max, Min, Product, Scan, ScanAlgorithm, ScanTree, Sum};
-use warpsmith::{DeviceArray, DeviceArrayRef, Stream, bf16, f16};
+use warpsmith::{DeviceArray, Stream, bf16, f16};
 
 /// [`for_types!`] also for the 16-bit floats, whose names the compiler keeps for types of its own.
 macro_rules! for_floats {
@@ -28,6 +28,7 @@ macro_rules! for_floats {
         }
     };
 }
+pub(crate) use for_floats;
 
 const ALGORITHMS: [ScanAlgorithm; 2] = [ScanAlgorithm::LookBack, ScanAlgorithm::Blelloch];
 /// Whether a result includes the element at its own place.
@@ -45,7 +46,7 @@ pub trait Scanned: Number + ops::Number + Num<Total: Number> {}
 impl<T: Number + ops::Number + Num<Total: Number>> Scanned for T {}
 
 /// A float type, whose sums are of the same type.
-trait ScannedFloat: Scanned + FloatNumber + Num<Total = Self> {}
+pub trait ScannedFloat: Scanned + FloatNumber + Num<Total = Self> {}
 
 impl<T: Scanned + FloatNumber + Num<Total = T>> ScannedFloat for T {}
 
@@ -62,21 +63,8 @@ fn scanned<Op: ReduceOp<T>, T: Scan<Op> + ScanTree<Op, Output = Op::Output>, D: 
     .expect("the scan succeeds")
 }
 
-/// The scan along an axis on the device.
-pub fn scanned_axis<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
-    x: &DeviceArrayRef<T, D>,
-    axis: usize,
-    kind: ScanKind,
-) -> DeviceArray<Op::Output, D> {
-    match kind {
-        ScanKind::Inclusive => x.inclusive_scan_axis::<Op>(Axis(axis)),
-        ScanKind::Exclusive => x.exclusive_scan_axis::<Op>(Axis(axis)),
-    }
-    .expect("the scan succeeds")
-}
-
 /// The scan one by one, in the operator's own arithmetic.
-fn sequential<Op: ReduceOp<T>, T: Number>(values: &[T], kind: ScanKind) -> Vec<Op::Output> {
+pub fn sequential<Op: ReduceOp<T>, T: Number>(values: &[T], kind: ScanKind) -> Vec<Op::Output> {
     let mut acc = Op::identity();
     (0..)
         .zip(values)
@@ -93,7 +81,7 @@ fn sequential<Op: ReduceOp<T>, T: Number>(values: &[T], kind: ScanKind) -> Vec<O
 
 /// Both algorithms and both kinds give what the sequential scan gives, to the last bit.
 #[track_caller]
-fn check_exact<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op> + ScanTree<Op, Output = Op::Output>>(
+pub fn check_exact<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op> + ScanTree<Op, Output = Op::Output>>(
     values: &[T],
     what: &str,
 ) {
@@ -272,7 +260,7 @@ fn prefix_sums<T: FloatNumber>(values: &[T]) -> Vec<(f64, f64)> {
 
 /// Compares prefix sums with exact ones: `got[i]` is one of `count(i)` elements.
 #[track_caller]
-fn assert_sums<T: FloatNumber>(got: &[T], values: &[T], kind: ScanKind, depth: f64, what: &str) {
+pub fn assert_sums<T: FloatNumber>(got: &[T], values: &[T], kind: ScanKind, depth: f64, what: &str) {
     let (unit, last) = roundoffs::<T>();
     let exact = prefix_sums(values);
     for (i, got) in got.iter().enumerate() {
@@ -295,7 +283,7 @@ fn assert_sums<T: FloatNumber>(got: &[T], values: &[T], kind: ScanKind, depth: f
 }
 
 /// Values between −1 and 1 that do not sum to something simple.
-fn moderate<T: FloatNumber>(len: usize, seed: u64) -> Vec<T> {
+pub fn moderate<T: FloatNumber>(len: usize, seed: u64) -> Vec<T> {
     let mut rng = rng(seed);
     (0..len).map(|_| T::of(rng.random_range(-1.0..1.0))).collect()
 }
@@ -472,154 +460,6 @@ fn one_element_without_an_axis() {
             [1.0]
         );
     }
-}
-
-/// The sequential scan of every line along the axis.
-pub fn sequential_axis<Op: ReduceOp<T, Output: Number>, T: Number>(
-    x: &ArrayD<T>,
-    axis: usize,
-    kind: ScanKind,
-) -> ArrayD<Op::Output> {
-    let elements = x.as_standard_layout();
-    let elements = elements.as_slice().expect("C order");
-    let mut wanted = vec![Op::finish(Op::identity(), 0); elements.len()];
-    // By places in memory: lanes of as many axes as are found at run time cost a microsecond each.
-    let after: usize = x.shape()[axis + 1..].iter().product();
-    let part = x.len_of(Axis(axis)) * after;
-    for first in (0..elements.len()).step_by(part.max(1)) {
-        for column in first..first + after {
-            let line: Vec<T> = elements[column..first + part].iter().copied().step_by(after).collect();
-            let results = wanted[column..first + part].iter_mut().step_by(after);
-            for (to, result) in results.zip(sequential::<Op, T>(&line, kind)) {
-                *to = result;
-            }
-        }
-    }
-    ArrayD::from_shape_vec(x.raw_dim(), wanted).expect("as many values")
-}
-
-/// Every line along the axis is what the sequential scan gives.
-#[track_caller]
-fn check_axis<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op>>(x: &ArrayD<T>, axis: usize) {
-    let on_device = upload(x);
-    for kind in KINDS {
-        let wanted = sequential_axis::<Op, T>(x, axis, kind);
-        let got = scanned_axis::<Op, T, _>(&on_device, axis, kind);
-        let what = format!("{kind:?} scan of {:?} along axis {axis}", x.shape());
-        assert_same(&elements(&got), wanted.as_slice().expect("C order"), &what);
-    }
-}
-
-/// Random values in that shape.
-pub fn shaped<T: Number>(shape: &[usize], seed: u64) -> ArrayD<T> {
-    ArrayD::from_shape_vec(IxDyn(shape), random(shape.iter().product(), seed)).expect("as many values")
-}
-
-fn every_axis<T: Scanned>() {
-    let tile = tile_len::<T, Sum>();
-    let shapes = [
-        vec![5],
-        vec![3, 4, 5, 6],
-        vec![1, 100, 1],
-        vec![40, 1, 70],
-        vec![9, 32],
-        vec![9, 33],
-        vec![13, 257],
-        // Rows that begin at any place of a vector, just longer than a tile: several tiles each.
-        vec![3, tile],
-        vec![3, tile + 1],
-        vec![2, 2 * tile + 3],
-        // Columns of the length of a segment, around it, and of a few.
-        vec![segment_len::<T, Sum>(), 5],
-        vec![segment_len::<T, Sum>() + 1, 5],
-        vec![3, 2 * segment_len::<T, Sum>() - 1, 7],
-        // Several tiles one above the other, the last of fewer rows, or of one; strips that are not whole.
-        vec![3 * tile_rows::<T, Sum>(4) + 7, 3],
-        vec![2, tile_rows::<T, Sum>(4) + 1, 2],
-        vec![2 * tile_rows::<T, Sum>(8), 7],
-        vec![300, 300],
-        vec![2 * tile_rows::<T, Sum>(32) + 40, 33],
-    ];
-    for (seed, shape) in (1..).zip(shapes) {
-        let x = shaped::<T>(&shape, seed);
-        for axis in 0..shape.len() {
-            check_axis::<Sum, T>(&x, axis);
-        }
-    }
-    let x = shaped::<T>(&[17, 200, 3], 99);
-    for axis in 0..3 {
-        check_axis::<Product, T>(&x, axis);
-        check_axis::<Min, T>(&x, axis);
-        check_axis::<Max, T>(&x, axis);
-    }
-}
-
-for_types!(every_axis: i32 i64 u8 u16);
-
-/// So many columns that each has a thread for itself, of lengths around what it loads at a time.
-#[test]
-fn many_columns() {
-    for (seed, n) in (1..).zip([1, 7, 16, 17]) {
-        let x = shaped::<u8>(&[2, n, 33_000], seed);
-        check_axis::<Sum, u8>(&x, 1);
-    }
-}
-
-/// Few columns of many tiles, more than a block looks at at once in the last two cases.
-#[test]
-fn long_columns() {
-    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32, Sum>(2) + 5, 2], 1), 0);
-    check_axis::<Sum, u8>(&shaped(&[2, 20 * tile_rows::<u8, Sum>(32) + 5, 32], 2), 1);
-    let (rows, columns) = (40 * tile_rows::<f32, Max>(8) + 1, 8);
-    let values = moderate::<f32>(rows * columns, 3);
-    let mut x = ArrayD::from_shape_vec(IxDyn(&[rows, columns]), values).expect("as many values");
-    x[[rows / 2, 2]] = f32::NAN;
-    check_axis::<Max, f32>(&x, 0);
-}
-
-/// The state is kept from launch to launch, of other types and lengths.
-#[test]
-fn one_after_another() {
-    for rows in [700, 3000, 1025, 5000] {
-        check_axis::<Sum, i64>(&shaped(&[rows, 3], 4), 0);
-        check_axis::<Sum, u8>(&shaped(&[rows, 70], 5), 0);
-        check_exact::<Sum, i32>(&random(20 * rows, 6), "sum");
-    }
-}
-
-fn every_axis_of_floats<T: ScannedFloat>() {
-    for (seed, shape) in (1..).zip([[20, 300, 2], [3, 500, 1], [2, 3, 5000]]) {
-        let values = moderate::<T>(shape.iter().product(), seed);
-        let x = ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many values");
-        let on_device = upload(&x);
-        for axis in 0..3 {
-            for kind in KINDS {
-                let got = scanned_axis::<Sum, T, _>(&on_device, axis, kind)
-                    .to_ndarray()
-                    .expect("a result");
-                for (got, line) in got.lanes(Axis(axis)).into_iter().zip(x.lanes(Axis(axis))) {
-                    // In any grouping a term goes through fewer additions than there are terms.
-                    let what = format!("{kind:?} sums along axis {axis} of {shape:?}");
-                    assert_sums(&got.to_vec(), &line.to_vec(), kind, line.len() as f64, &what);
-                }
-            }
-        }
-        check_axis::<Max, T>(&x, 1);
-    }
-}
-
-for_floats!(every_axis_of_floats: f32 f64 f16 bf16);
-
-#[test]
-fn axes_of_random_shapes() {
-    let shapes = prop::collection::vec(0usize..40, 1..4);
-    proptest!(cases(40), |(shape in shapes, seed in any::<u64>())| {
-        let x = shaped::<i32>(&shape, seed);
-        for axis in 0..shape.len() {
-            check_axis::<Sum, i32>(&x, axis);
-            check_axis::<Max, i32>(&x, axis);
-        }
-    });
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use crate::reduce_views::places;
-use crate::scan::{KINDS, ScanKind, Scanned, scanned_axis, sequential_axis, shaped};
+use crate::scan::{KINDS, ScanKind, Scanned};
+use crate::scan_axis::{scanned_axis, sequential_axis, shaped};
 use crate::slicing::numbered;
 use kernels_gpu::scan::lookback::tile_len;
 use ndarray::{ArrayViewD, Axis, IxDyn, Slice, s};
