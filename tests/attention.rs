@@ -313,6 +313,36 @@ fn several_tiles_for_a_block() {
     }
 }
 
+/// So few tiles that blocks have one consumer, two of three, and all, by both kernels of a head dimension.
+#[test]
+fn few_tiles_and_many() {
+    let multiprocessors = device().properties().multiprocessors as usize;
+    for heads in [1, multiprocessors, 3 * multiprocessors + 1] {
+        case(100, 150, 64).causal().heads(1, heads, 1).check::<bf16>();
+        Case {
+            bias: Some([false, false, true, true]),
+            ..case(100, 130, 64).heads(1, heads, 1)
+        }
+        .check::<f16>();
+    }
+    case(100, 140, 128)
+        .heads(1, multiprocessors.div_ceil(2), 1)
+        .check::<f16>();
+}
+
+/// Of the keys that a block has, the first and the last are seen by some of its consumers alone.
+#[test]
+fn keys_of_few_consumers() {
+    let heads = 3 * device().properties().multiprocessors as usize + 1;
+    let case = case(200, 330, 64).heads(1, heads, heads);
+    case.causal().check::<bf16>();
+    Case {
+        window: [Some(20), Some(3)],
+        ..case
+    }
+    .check::<f16>();
+}
+
 /// Long enough for all kinds of tiles on a GPU; the simulated one has a smaller one.
 #[test]
 fn longer_sequences() {
@@ -423,6 +453,24 @@ fn infinities() {
     // Whole tiles first, last, and in between, and all.
     for keys in [[0, 128], [256, 300], [100, 270], [0, 300]] {
         hidden(keys);
+    }
+}
+
+/// Finite scores, of which the exponents are not, leave no number, and not a query that sees nothing.
+#[test]
+fn exponents_beyond_numbers_on_tensor_cores() {
+    let case = Case {
+        scale: Some(1e38),
+        ..case(17, 200, 64)
+    };
+    let mut operands = case.operands::<bf16>();
+    operands[0].fill(bf16::ONE);
+    operands[1].fill(bf16::ONE);
+    for device in devices::<bf16>() {
+        if device.properties().tensor_cores == Some((9, 0)) {
+            let (out, log_sums) = case.run(&device, &operands);
+            assert!(out.iter().all(|x| x.is_nan()) && log_sums.iter().all(|x| x.is_nan()));
+        }
     }
 }
 

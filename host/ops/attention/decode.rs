@@ -45,8 +45,8 @@ impl<T: Attend> Task<'_, T> {
             return Ok(false);
         }
         match rows {
-            1 => self.launch_decode::<T::One>(1, By::One)?,
             _ if T::few_on_tensor_cores(self)? => {}
+            1 => self.launch_decode::<T::One>(1, By::One)?,
             _ => self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32), By::Four)?,
         }
         Ok(true)

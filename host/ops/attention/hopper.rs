@@ -10,7 +10,7 @@ use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
 use kernels_gpu::attention::wgmma::gradients::{
     self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
 };
-use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
+use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, consumers, dim, rows, shared_bytes, threads};
 use kernels_gpu::compiled::{BiasGradientParams, HopperAttention, HopperAttentionParams, HopperGradientsParams};
 use ndarray::{Dim, Ix4, Ix5, s};
 
@@ -74,13 +74,15 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     let bias = bias.transpose()?;
     let (q, k, v) = (mappable(task.q)?, mappable(task.k)?, mappable(task.v)?);
     let (q, k, v) = (map(&q, CONSUMER_ROWS)?, map(&k, KEYS)?, map(&v, KEYS)?);
-    let tiles = task.shape.tiles(rows(registers) as u32);
+    let multiprocessors = stream.backend().properties().multiprocessors;
+    let tiles = |consumers: usize| task.shape.tiles(rows(consumers) as u32);
+    // As few as leave no multiprocessor more than one tile, if they can. Of packed sequences blocks have all.
+    let least = if task.shape.packed > 0 { consumers(registers) } else { 1 };
+    let few = (least..consumers(registers)).find(|&consumers| tiles(consumers) <= multiprocessors);
+    let consumers = few.unwrap_or(consumers(registers));
     let config = LaunchConfig {
         dynamic_shared: shared_bytes(registers, bias.is_some()),
-        ..LaunchConfig::new(
-            tiles.min(stream.backend().properties().multiprocessors),
-            threads(registers) as u32,
-        )
+        ..LaunchConfig::new(tiles(consumers).min(multiprocessors), threads(consumers) as u32)
     };
     let mut counters = stream.take_counters(COUNTERS)?;
     let args = (
@@ -97,7 +99,7 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
         [task.factor, LOG2_E / task.factor],
     );
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, as is the head dimension. The shape was
-    // found valid for tiles of fewer queries, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants
+    // found valid for tiles of as few queries, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants
     // them. The results are arrays of their own, whose first elements are at multiples of 16 bytes. The counters are this launch's. The
     // sequences are those of the shape, which are not packed where there is a bias, and that is in boxes as `BiasBoxes` has them.
     unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };

@@ -290,7 +290,13 @@ impl AttentionShape {
     /// Tile `number` of those, if there is one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn tile(&self, number: u32, rows: u32) -> Option<Tile> {
-        let (heads, blocks) = (self.batch * self.heads, self.blocks(self.queries, rows));
+        self.tile_of(number, rows, self.blocks(self.queries, rows))
+    }
+
+    /// As [`tile`](Self::tile), where it is known of how many [`blocks`](Self::blocks) of a head's queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub fn tile_of(&self, number: u32, rows: u32, blocks: u32) -> Option<Tile> {
+        let heads = self.batch * self.heads;
         if number >= heads * blocks {
             return None;
         }

@@ -15,6 +15,8 @@
 //! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same. Whether a score is greater is
 //! asked of its bits; which one is the greatest, only then.
 //!
+//! Where such tiles are fewer than multiprocessors, blocks have fewer consumers, so that more of these are at work.
+//!
 //! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
 //! to the consumers with the queries. The last block sets the counter back to 0.
 //!
@@ -66,19 +68,19 @@ pub const fn dim(registers: usize) -> usize {
     2 * registers
 }
 
-/// The consumers: of short lines more, which take fewer registers.
-const fn consumers(registers: usize) -> usize {
+/// The most consumers: of short lines more, which take fewer registers.
+pub const fn consumers(registers: usize) -> usize {
     if registers == 32 { 3 } else { 2 }
 }
 
-/// Threads of a block.
-pub const fn threads(registers: usize) -> usize {
-    128 * (1 + consumers(registers))
+/// Threads of a block with so many consumers.
+pub const fn threads(consumers: usize) -> usize {
+    128 * (1 + consumers)
 }
 
-/// Queries of a block's tile.
-pub const fn rows(registers: usize) -> usize {
-    CONSUMER_ROWS * consumers(registers)
+/// Queries of the tile of such a block.
+pub const fn rows(consumers: usize) -> usize {
+    CONSUMER_ROWS * consumers
 }
 
 /// Bytes of the queries of a consumer.
@@ -136,16 +138,17 @@ impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32>>
 ///
 /// # Safety
 ///
-/// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The shape is valid
-/// for tiles of [`rows`] queries, has keys, and [`dim`] elements a line; `factor` is a positive number. The maps have five axes: problems, heads,
-/// pieces of 64 elements of a line, lines, and elements of a piece; and the swizzle of 128 bytes. A tile of theirs is one problem and one
+/// A block has [`threads`] threads for one consumer or more, up to [`consumers`], and for packed sequences for all of these, and [`shared_bytes`]
+/// bytes of dynamic shared memory; the grid has one axis. The shape is valid for tiles of their [`rows`] queries, has keys, and [`dim`] elements a
+/// line; `factor` is a positive number. The maps have five axes: problems, heads, pieces of 64 elements of a line, lines, and elements of a piece;
+/// and the swizzle of 128 bytes. A tile of theirs is one problem and one
 /// head, with all pieces, of [`CONSUMER_ROWS`] queries, or [`KEYS`] keys and values. `out` begins at a multiple of 16 bytes and has the
 /// heads one after another, each in C order, and so has `log_sums`, or it is empty. `counters` are [`COUNTERS`] words, 0, which
 /// nobody else uses until the launch has ended; they are left so. With `FORMS`, `sequences` fit the shape
 /// ([`AttentionShape::fits_sequences`]), and if `bias_axes` say that there is one, `bias` is a map of the four axes of the scores, of length 1
 /// where they say that it is the same for all, with that swizzle, and a tile of one problem, one head, [`SIDE`] queries, or the only one, and as
 /// many keys; there is no sequence then that begins behind another one.
-#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = threads(consumers(R)), min_blocks = 1)]
 pub unsafe fn attention_wgmma<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
@@ -234,7 +237,37 @@ enum Ring {
 }
 
 impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
+    /// The consumers that there is room for.
     const CONSUMERS: u32 = consumers(R) as u32;
+
+    /// Those of the block.
+    #[inline(always)]
+    fn consumers() -> u32 {
+        match thread::block_dim_x() {
+            ..=256 => 1,
+            257..=384 => 2,
+            _ => Self::CONSUMERS,
+        }
+    }
+
+    /// Queries of the block's tile.
+    #[inline(always)]
+    fn rows() -> u32 {
+        Self::consumers() * CONSUMER_ROWS as u32
+    }
+
+    /// Tile `number`, if there is one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn tile(&self, number: u32) -> Option<Tile> {
+        let of = |consumers: usize| self.shape.blocks(self.shape.queries, rows(consumers) as u32);
+        // A division by a number that the compiler does not know takes several times as long.
+        let blocks = match Self::consumers() {
+            1 => of(1),
+            2 => of(2),
+            _ => of(3),
+        };
+        self.shape.tile_of(number, Self::rows(), blocks)
+    }
 
     /// The first byte of the stages of keys, and of those of values.
     const K: usize = STAGES * consumers(R) * q_bytes(R);
@@ -278,9 +311,9 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
                     block.free(Ring::Bias(consumer), stage).init(4);
                 }
                 block.full(Ring::Keys, stage).init(1);
-                block.free(Ring::Keys, stage).init(Self::CONSUMERS);
+                block.free(Ring::Keys, stage).init(Self::consumers());
                 block.full(Ring::Values, stage).init(1);
-                block.free(Ring::Values, stage).init(Self::CONSUMERS);
+                block.free(Ring::Values, stage).init(Self::consumers());
             }
             mbarrier::fence_init();
             q.prefetch();
@@ -366,7 +399,8 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         if !FORMS {
             return Some((self.shape.whole(), tile));
         }
-        let lines = (tile.row, rows(R) as u32);
+        // With packed ones the block has all consumers.
+        let lines = (tile.row, rows(consumers(R)) as u32);
         // SAFETY: the kernel's contract.
         let (sequence, row) = unsafe { self.shape.sequence(self.sequences, Lines::Queries, tile.batch, lines)? };
         Some((sequence, Tile { row, ..tile }))
@@ -375,7 +409,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// The tiles of keys that a tile of a sequence's queries sees: the first, and how many.
     #[inline(always)]
     fn key_tiles(sequence: &Sequence, tile: Tile) -> [u32; 2] {
-        let [begin, end] = sequence.keys_of_tile(tile.row, rows(R) as u32);
+        let [begin, end] = sequence.keys_of_tile(tile.row, Self::rows());
         let first = begin / KEYS as u32;
         [first, end.div_ceil(KEYS as u32) - first]
     }

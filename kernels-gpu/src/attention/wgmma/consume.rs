@@ -8,7 +8,7 @@ use cuda_std::prelude::*;
 use cuda_std::tma;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
-use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim, rows};
+use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim};
 use crate::attention::{Sequence, Tile};
 use crate::matmul::unroll;
 
@@ -37,7 +37,7 @@ impl Sums {
     };
 
     /// Makes weights of scores, and says by what what came before is to be multiplied, if it is, which is the same for the whole warp. `BY_BOTH`
-    /// has an eighth of them computed by ordinary cores.
+    /// has a sixteenth of them computed by ordinary cores.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn weigh<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
         scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
@@ -46,12 +46,36 @@ impl Sums {
             true => Some(self.move_base(scores)),
             false => None,
         };
-        scores.update(|i, exponent| match BY_BOTH && i.is_multiple_of(8) {
+        self.add::<BY_BOTH>(scores, factors.unwrap_or([1.0; 2]));
+        factors
+    }
+
+    /// Makes weights of the first scores: the greatest of them is looked for at once, ahead of any exponent.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh_first<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) {
+        let most = greatest(scores);
+        unroll!(2, i => {
+            // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
+            if most[i] > f32::NEG_INFINITY {
+                let exponent = most[i] * factor;
+                // Without a greatest exponent that is a number there are no weights that are.
+                self.base[i] = if exponent < f32::INFINITY { -exponent } else { f32::NAN };
+                self.limit[i] = LAZY.to_bits() as i32;
+            }
+        });
+        scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
+        self.add::<BY_BOTH>(scores, [1.0; 2]);
+    }
+
+    /// Makes weights of exponents, and adds them to sums, which are multiplied first.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add<const BY_BOTH: bool>(&mut self, exponents: &mut Accumulator<SCORES>, [of_first, of_second]: [f32; 2]) {
+        exponents.update(|i, exponent| match BY_BOTH && i.is_multiple_of(16) {
             true => exp2_by_polynomial(exponent),
             false => approximate::exp2(exponent),
         });
         // Four chains: two for each query.
-        let weight = |i: usize| scores.element(i);
+        let weight = |i: usize| exponents.element(i);
         let mut sums = [weight(0), weight(1), weight(2), weight(3)];
         unroll!(16, j => {
             if j > 0 {
@@ -60,10 +84,8 @@ impl Sums {
                 });
             }
         });
-        let [of_first, of_second] = factors.unwrap_or([1.0; 2]);
         self.sum[0] = Float::mul_add(self.sum[0], of_first, sums[0] + sums[1]);
         self.sum[1] = Float::mul_add(self.sum[1], of_second, sums[2] + sums[3]);
-        factors
     }
 
     /// Whether all exponents of both queries are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
@@ -84,17 +106,10 @@ impl Sums {
     /// multiplied. For whole warps.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn move_base(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
-        let mut most = [f32::NEG_INFINITY; 4];
-        unroll!(16, j => {
-            unroll!(4, i => {
-                most[i] = Float::maximum_number(most[i], exponents.element(4 * j + i));
-            });
-        });
+        let most = greatest(exponents);
         let (mut by, mut factors) = ([0.0; 2], [1.0; 2]);
         unroll!(2, i => {
-            let most = Float::maximum_number(most[2 * i], most[2 * i + 1]);
-            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
-            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
+            let most = most[i];
             let is_first = self.limit[i] == i32::MIN;
             // Of exponents of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
             if if is_first { most > f32::NEG_INFINITY } else { most > LAZY } {
@@ -108,6 +123,24 @@ impl Sums {
         exponents.update(|i, exponent| exponent - by[i / 2 % 2]);
         factors
     }
+}
+
+/// The greatest score, or exponent, of each query, for all lanes that have some of it. For whole warps.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn greatest(scores: &Accumulator<SCORES>) -> [f32; 2] {
+    let mut most = [f32::NEG_INFINITY; 4];
+    unroll!(16, j => {
+        unroll!(4, i => {
+            most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+        });
+    });
+    let mut of_both = [0.0; 2];
+    unroll!(2, i => {
+        let most = Float::maximum_number(most[2 * i], most[2 * i + 1]);
+        let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
+        of_both[i] = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
+    });
+    of_both
 }
 
 /// 2 to the power of a number that is no greater than [`LAZY`], off by less than 2⁻²² of itself, as [`approximate::exp2`] is: by the fused multiply-adds
@@ -125,7 +158,7 @@ fn exp2_by_polynomial(x: f32) -> f32 {
         0.009_667_341,
         0.001_338_226_4,
     ];
-    let x = Float::maximum(x, -127.0);
+    let x = if x < -127.0 { -127.0 } else { x };
     let rounded = x + ROUND;
     let part = x - (rounded - ROUND);
     let mut power = POWERS[5];
@@ -244,7 +277,7 @@ where
         let at = Self::place_of_said(stage, consumer);
         // SAFETY (of all): there are as many for each consumer in each stage.
         let word = |i: usize| warp::uniform(unsafe { self.said.get_unchecked(at + i) });
-        let tile = self.shape.tile(word(0), rows(R) as u32)?;
+        let tile = self.tile(word(0))?;
         if !FORMS {
             return Some((self.shape.whole(), tile));
         }
@@ -272,12 +305,13 @@ where
                 // SAFETY: within the stage, at a multiple of 16 bytes.
                 unsafe { values.set_vec_unchecked((of_box * KEYS * pieces + piece) * 4, [0u32; 4]) };
             });
-            piece += Self::CONSUMERS as usize * 128;
+            piece += Self::consumers() as usize * 128;
         }
         tma::fence_async();
-        match R {
-            32 => thread::sync_threads_named::<1, 384>(),
-            _ => thread::sync_threads_named::<1, 256>(),
+        match Self::consumers() {
+            1 => thread::sync_threads_named::<1, 128>(),
+            2 => thread::sync_threads_named::<1, 256>(),
+            _ => thread::sync_threads_named::<1, 384>(),
         }
     }
 
@@ -304,7 +338,10 @@ where
         self.add_bias(&mut scores, *of_k);
         *of_k = of_k.next();
         self.hide(&mut scores, sequence, row, first + left);
-        Self::weigh(sums, &mut scores, factor);
+        match R {
+            32 => sums.weigh_first::<true>(&mut scores, factor),
+            _ => sums.weigh_first::<false>(&mut scores, factor),
+        }
         let mut weights = Weights::<T>::new(&scores);
         let lines = sequence.keys - (first + left) * KEYS as u32;
         if FORMS && lines < KEYS as u32 {

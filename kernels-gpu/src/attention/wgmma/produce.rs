@@ -4,7 +4,7 @@
 use cuda_std::prelude::*;
 
 use super::bias::{BOX_BYTES, SIDE};
-use super::{Block, CONSUMER_ROWS, Half, KEYS, NONE, Place, Ring, k_bytes, q_bytes, rows};
+use super::{Block, CONSUMER_ROWS, Half, KEYS, NONE, Place, Ring, k_bytes, q_bytes};
 use crate::attention::{Sequence, Tile};
 
 impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
@@ -13,7 +13,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     pub(super) fn produce(&self, counters: SliceMut<'_, u32>) {
         let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
         let mut number = thread::block_idx_x();
-        while let Some(tile) = self.shape.tile(number, rows(R) as u32) {
+        while let Some(tile) = self.tile(number) {
             // The next one: the counter's answer takes longer than to ask for a tile's copies.
             // SAFETY: the kernel's contract: there are two words.
             let next = unsafe { counters.atomic_unchecked(0) }.fetch_add(1) + thread::grid_dim_x();
@@ -26,7 +26,9 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
                     self.fill(Ring::Keys, &mut of_k, of_keys, first + tiles - 1);
                 }
                 for consumer in 1..Self::CONSUMERS {
-                    self.fill_queries(consumer, of_q, number, of_keys);
+                    if consumer < Self::consumers() {
+                        self.fill_queries(consumer, of_q, number, of_keys);
+                    }
                 }
                 if tiles > 0 {
                     self.fill_bias(place, tile, first + tiles - 1);
@@ -46,7 +48,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
             }
             number = next;
         }
-        for consumer in 0..Self::CONSUMERS {
+        for consumer in 0..Self::consumers() {
             self.announce(consumer, of_q, NONE, None);
             self.full(Ring::Queries(consumer), of_q.stage).arrive();
         }
@@ -116,7 +118,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
             return;
         }
         let place = Self::place_of_bias(of_keys);
-        for consumer in 0..Self::CONSUMERS {
+        for consumer in 0..Self::consumers() {
             let ring = Ring::Bias(consumer);
             self.free(ring, place.stage).wait(place.round ^ 1);
             let (full, to) = (self.full(ring, place.stage), self.stage(ring, place.stage));
