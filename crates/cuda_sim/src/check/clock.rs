@@ -23,23 +23,60 @@ pub(super) struct Moment {
 
 /// Of a warp's lanes, the first tick that is not known.
 #[derive(Clone)]
+#[repr(C)]
 struct WarpTicks {
     warp: u32,
     ticks: [u32; 32],
 }
+
+impl WarpTicks {
+    /// The first of `lanes` of which that tick is not known.
+    fn lacks(&self, tick: u32, lanes: u32) -> Option<u32> {
+        let first = lanes.trailing_zeros();
+        if lanes.is_power_of_two() {
+            return (self.ticks[first as usize] <= tick).then_some(first);
+        }
+        // All of them at once, which is what a processor has instructions for.
+        let lacking = (self.ticks.iter().zip(&BITS)).fold(0, |lacking, (own, bit)| match *own <= tick {
+            true => lacking | bit,
+            false => lacking,
+        });
+        let first = (lacking & lanes).trailing_zeros();
+        (first < 32).then_some(first)
+    }
+}
+
+/// The bit of each lane.
+const BITS: [u32; 32] = {
+    let mut bits = [1; 32];
+    let mut lane = 1;
+    while lane < 32 {
+        bits[lane] = bits[lane - 1] << 1;
+        lane += 1;
+    }
+    bits
+};
 
 /// Of an epoch that is not over, how far the threads are known; by warp, in order.
 #[derive(Clone, Default)]
 struct Ticks(Vec<WarpTicks>);
 
 impl Ticks {
-    fn of(&self, warp: u32) -> Option<&[u32; 32]> {
-        let at = self.0.binary_search_by_key(&warp, |ticks| ticks.warp).ok()?;
-        Some(&self.0[at].ticks)
+    /// Where the warp is, or would be. As a rule those before it are there, too.
+    #[inline]
+    fn find(&self, warp: u32) -> Result<usize, usize> {
+        match self.0.get(warp as usize) {
+            Some(ticks) if ticks.warp == warp => Ok(warp as usize),
+            _ => self.0.binary_search_by_key(&warp, |ticks| ticks.warp),
+        }
+    }
+
+    fn of(&self, warp: u32) -> Option<&WarpTicks> {
+        Some(&self.0[self.find(warp).ok()?])
     }
 
     fn of_mut(&mut self, warp: u32) -> &mut [u32; 32] {
-        let at = match self.0.binary_search_by_key(&warp, |ticks| ticks.warp) {
+        let at = match self.find(warp) {
             Ok(at) => at,
             Err(at) => {
                 let ticks = [0; 32];
@@ -106,10 +143,10 @@ impl Clock {
         if moment.epoch != seen.epoch {
             return (moment.epoch > seen.epoch).then_some(first);
         }
-        let Some(ticks) = seen.ticks.of(moment.warp) else {
-            return Some(first);
-        };
-        crate::warp::lanes(lanes).find(|&lane| ticks[lane as usize] <= moment.tick)
+        match seen.ticks.of(moment.warp) {
+            Some(ticks) => ticks.lacks(moment.tick, lanes),
+            None => Some(first),
+        }
     }
 
     /// Learns what `lane` did up to that moment, of the block's epoch that is not over.
@@ -201,5 +238,29 @@ impl Knowledge {
         let shown = &mut self.shown[space as usize];
         shown.past.learn(&self.past);
         shown.rounds = round;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Of several lanes at once the same is said as of each, and warps are found whether those before them are there or not.
+        #[test]
+        fn lanes_lack_what_each_of_them_does(seen: [(u32, u32, u32); 6], lanes: u32, warp in 0..5_u32, tick in 0..3_u32) {
+            let lanes = lanes | 1 << (lanes % 32);
+            let moment = |warp, tick| Moment { round: 0, block: 7, epoch: 0, warp, tick };
+            let mut clock = Clock::of_epoch(7, 0);
+            let mut known = [[0; 32]; 5];
+            for (warp, lane, tick) in seen.map(|(warp, lane, tick)| (warp % 5, lane % 32, tick % 3)) {
+                clock.see(&moment(warp, tick), lane);
+                known[warp as usize][lane as usize] = tick + 1;
+            }
+            let wanted = crate::warp::lanes(lanes).find(|&lane| known[warp as usize][lane as usize] <= tick);
+            prop_assert_eq!(clock.lacks(&moment(warp, tick), lanes), wanted);
+        }
     }
 }

@@ -97,6 +97,20 @@ struct Counts {
     done: u64,
     /// The copy that was asked for last, and what it accesses.
     last: Option<(Bytes, Copy)>,
+    /// The stamp of copies of this kind of the group, or phase, of this number.
+    stamp: Option<(u64, Kind, Stamp)>,
+}
+
+/// What copies that are waited for together and do the same have in common, and no others: a number, but 0 where numbers have run
+/// out.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stamp(u32);
+
+impl Stamp {
+    /// Whether it is known that such copies are alike.
+    pub(super) fn is(self, other: Stamp) -> bool {
+        self.0 != 0 && self.0 == other.0
+    }
 }
 
 /// A copy, or a product, as a piece of the memory that it is at keeps it.
@@ -108,8 +122,9 @@ pub(crate) struct Copy {
     awaited: Awaited,
     /// Which of the groups or phases.
     number: u64,
+    pub(super) stamp: Stamp,
     /// The bytes of the piece, a bit each.
-    bytes: u16,
+    pub(super) bytes: u16,
 }
 
 impl Copy {
@@ -144,18 +159,22 @@ impl Copy {
 
 /// What is waited for at a memory: at the shared one of a block, or at that of all. Where copies are, the memory's shadow knows.
 #[derive(Default)]
-pub(super) struct Copies(HashMap<Awaited, Counts, ByAddress>);
+pub(super) struct Copies {
+    counts: HashMap<Awaited, Counts, ByAddress>,
+    /// The last one given.
+    stamp: Stamp,
+}
 
 impl Copies {
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.counts.clear();
     }
 
     /// A copy that `who` asks for, and that is `awaited`, of no bytes yet.
     pub(super) fn begin(&mut self, awaited: Awaited, who: Who, kind: Kind, at: &'static Location<'static>) -> Copy {
         let number = match awaited {
-            Awaited::Groups(engine, _) => self.0.entry(Awaited::Groups(engine, who)).or_default().committed,
-            Awaited::Phases(..) => self.0.entry(awaited).or_default().done,
+            Awaited::Groups(engine, _) => self.of(Awaited::Groups(engine, who)).committed,
+            Awaited::Phases(..) => self.of(awaited).done,
         };
         Copy {
             who,
@@ -163,46 +182,64 @@ impl Copies {
             at,
             awaited,
             number,
+            stamp: self.stamp(awaited, number, kind),
             bytes: 0,
+        }
+    }
+
+    fn of(&mut self, awaited: Awaited) -> &mut Counts {
+        self.counts.entry(awaited).or_default()
+    }
+
+    fn stamp(&mut self, awaited: Awaited, number: u64, kind: Kind) -> Stamp {
+        let next = Stamp(self.stamp.0.checked_add(1).unwrap_or_default());
+        let counts = self.of(awaited);
+        match counts.stamp {
+            Some((of_number, of_kind, stamp)) if (of_number, of_kind) == (number, kind) => stamp,
+            _ if next.0 == 0 => next,
+            _ => {
+                counts.stamp = Some((number, kind, next));
+                self.stamp = next;
+                next
+            }
         }
     }
 
     /// The copy accesses that place.
     pub(super) fn note(&mut self, copy: Copy, place: Bytes) {
         if copy.awaited.keeps_the_block() {
-            self.0.entry(copy.awaited).or_default().last = Some((place, copy));
+            self.of(copy.awaited).last = Some((place, copy));
         }
     }
 
     /// Whether nobody has waited for it.
     pub(super) fn is_under_way(&self, copy: &Copy) -> bool {
-        let counts = self.0.get(&copy.awaited);
+        let counts = self.counts.get(&copy.awaited);
         counts.is_none_or(|counts| counts.done <= copy.number)
     }
 
     pub(super) fn commit(&mut self, engine: Engine, who: Who) {
-        let groups = self.0.entry(Awaited::Groups(engine, who)).or_default();
-        groups.committed += 1;
+        self.of(Awaited::Groups(engine, who)).committed += 1;
     }
 
     /// The thread has waited for all its groups but the newest ones.
     pub(super) fn wait(&mut self, engine: Engine, who: Who, newest: u32) {
-        let own = self.0.entry(Awaited::Groups(engine, who)).or_default();
+        let own = self.of(Awaited::Groups(engine, who));
         let done = own.committed.saturating_sub(newest.into());
-        let groups = self.0.entry(Awaited::groups(engine, who)).or_default();
+        let groups = self.of(Awaited::groups(engine, who));
         groups.done = groups.done.max(done);
     }
 
     /// Somebody has waited for such a phase.
     pub(super) fn wait_for_phase(&mut self, barrier: usize, parity: u32) {
-        if let Some(phases) = self.0.get_mut(&Awaited::Phases(barrier, parity)) {
+        if let Some(phases) = self.counts.get_mut(&Awaited::Phases(barrier, parity)) {
             phases.done += 1;
         }
     }
 
     /// A copy that the end of the block comes too early for, and what it accesses.
     pub(super) fn end(&self) -> Option<(Bytes, Copy)> {
-        let last = self.0.values().filter_map(|counts| counts.last);
+        let last = self.counts.values().filter_map(|counts| counts.last);
         let under_way = last.filter(|(_, copy)| self.is_under_way(copy));
         under_way.min_by_key(|(place, _)| place.address)
     }

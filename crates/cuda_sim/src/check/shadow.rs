@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::clock::Knowledge;
-use super::copies::{Copies, Copy};
+use super::copies::{Copies, Copy, Stamp};
 use super::word::{ALL, Actor, Entry, Problem, Word};
 use super::{Bytes, Checks, Kind};
 
@@ -35,22 +35,48 @@ pub(crate) struct Foreign {
 struct Piece {
     /// What copies and products may still be under way here.
     copies: Vec<Copy>,
+    /// The stamp of that which came last, and bytes that it is at: those of its kind are mostly many, of other threads.
+    latest: (Stamp, u16),
+    /// Whether one of them writes, for which readers have to look.
+    is_copied_to: bool,
     is_divided: bool,
     /// All four of them if it is divided, else the first, which stands for all.
     words: [Word; PIECE / WORD],
 }
 
 struct Page {
+    /// The address of its first piece, by the size of a page.
+    number: usize,
     /// The [`Shadow::generation`] that the pieces are of.
     generation: u64,
     pieces: [Piece; PIECES],
 }
 
+/// How many pages are found without a look-up.
+const RECENT: usize = 64;
+
 /// The pieces of a memory, by address.
-#[derive(Default)]
 pub(super) struct Shadow {
-    pages: HashMap<usize, Box<Page>, ByAddress>,
+    /// In boxes, for a list that grows moves what it has, and a page is long.
+    #[expect(clippy::vec_box)]
+    pages: Vec<Box<Page>>,
+    /// Where in [`pages`](Self::pages) is what, by their numbers.
+    places: HashMap<usize, usize, ByAddress>,
+    /// Of the last pages that were looked up their numbers and places, each where its number modulo their count says.
+    recent: [(usize, usize); RECENT],
     generation: u64,
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Self {
+            pages: Vec::new(),
+            places: HashMap::default(),
+            // A page of no address.
+            recent: [(usize::MAX, 0); RECENT],
+            generation: 0,
+        }
+    }
 }
 
 /// What addresses, numbers of blocks and places to meet are looked up by.
@@ -90,15 +116,35 @@ impl Shadow {
         self.generation += 1;
     }
 
+    /// Where the page of that number is, if it has been accessed.
+    fn find(&mut self, number: usize) -> Option<usize> {
+        let recent = &mut self.recent[number % RECENT];
+        if recent.0 != number {
+            *recent = (number, *self.places.get(&number)?);
+        }
+        Some(recent.1)
+    }
+
+    fn add_page(&mut self, number: usize) -> usize {
+        let place = self.pages.len();
+        self.pages.push(Box::new(Page {
+            number,
+            generation: self.generation,
+            pieces: std::array::from_fn(|_| Piece::default()),
+        }));
+        self.places.insert(number, place);
+        place
+    }
+
     /// The pieces of the page that has the address.
     fn pieces(&mut self, address: usize) -> &mut [Piece; PIECES] {
+        let number = address / PAGE;
+        let place = match self.find(number) {
+            Some(place) => place,
+            None => self.add_page(number),
+        };
         let generation = self.generation;
-        let page = self.pages.entry(address / PAGE).or_insert_with(|| {
-            Box::new(Page {
-                generation,
-                pieces: std::array::from_fn(|_| Piece::default()),
-            })
-        });
+        let page = &mut self.pages[place];
         if page.generation != generation {
             page.generation = generation;
             page.pieces.iter_mut().for_each(Piece::clear);
@@ -108,10 +154,10 @@ impl Shadow {
 
     /// The first access by another block than `own` that `knowledge` lacks.
     pub(super) fn first_foreign(&self, own: u64, knowledge: &Knowledge) -> Option<Foreign> {
-        let pages = (self.pages.iter()).filter(|(_, page)| page.generation == self.generation);
-        let pieces = pages.flat_map(|(page, contents)| {
-            let first = page * PAGE;
-            (first..).step_by(PIECE).zip(&contents.pieces)
+        let pages = (self.pages.iter()).filter(|page| page.generation == self.generation);
+        let pieces = pages.flat_map(|page| {
+            let first = page.number * PAGE;
+            (first..).step_by(PIECE).zip(&page.pieces)
         });
         let words = pieces.flat_map(|(address, piece)| {
             let (words, unit) = piece.words();
@@ -152,7 +198,7 @@ impl Shadow {
             return Ok(());
         }
         for (at, len) in parts(place.address, place.len, PAGE) {
-            if actor.leaves_no_trace(kind) && !self.pages.contains_key(&(at / PAGE)) {
+            if actor.leaves_no_trace(kind) && self.find(at / PAGE).is_none() {
                 continue;
             }
             let pieces = self.pieces(at);
@@ -182,6 +228,8 @@ fn bits(address: usize, len: usize, unit: usize) -> u16 {
 impl Piece {
     fn clear(&mut self) {
         self.copies.clear();
+        self.latest = Default::default();
+        self.is_copied_to = false;
         self.is_divided = false;
         self.words[0].clear();
     }
@@ -249,17 +297,34 @@ impl Piece {
 
     /// It is a problem if the access comes too early for a copy. Those that somebody has waited for are forgotten.
     fn find_copy(&mut self, bytes: u16, kind: Kind, all: &Copies) -> Result<(), Problem> {
+        if self.copies.is_empty() || !kind.writes() && !self.is_copied_to {
+            return Ok(());
+        }
         let forbids = |copy: &Copy| copy.forbids(bytes, kind);
-        self.copies.retain(|copy| !forbids(copy) || all.is_under_way(copy));
+        self.forget(|copy| forbids(copy) && !all.is_under_way(copy));
         let first = self.copies.iter().copied().find(forbids);
         first.map_or(Ok(()), |copy| Err(Problem::NotWaitedFor(copy)))
     }
 
     fn begin(&mut self, copy: Copy, all: &Copies) {
+        let (latest, bytes) = self.latest;
+        let known = if copy.stamp.is(latest) { bytes } else { 0 };
+        if copy.bytes & !known == 0 {
+            return;
+        }
         if !self.copies.iter_mut().any(|other| other.gives_way_to(copy)) {
-            self.copies.retain(|copy| all.is_under_way(copy));
+            self.forget(|copy| !all.is_under_way(copy));
             self.copies.push(copy);
         }
+        self.latest = (copy.stamp, known | copy.bytes);
+        self.is_copied_to |= copy.kind.writes();
+    }
+
+    /// Removes the copies that are so.
+    fn forget(&mut self, is_over: impl Fn(&Copy) -> bool) {
+        self.copies.retain(|copy| !is_over(copy));
+        self.latest = Default::default();
+        self.is_copied_to = self.copies.iter().any(|copy| copy.kind.writes());
     }
 }
 
@@ -269,8 +334,10 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::block::Who;
     use super::super::clock::Moment;
-    use super::super::{Scope, Space};
+    use super::super::copies::Awaited;
+    use super::super::{Engine, Scope, Space};
     use super::*;
 
     const BLOCK: u64 = 7;
@@ -386,6 +453,94 @@ mod tests {
                         bytes.clear();
                         threads = Threads::in_epoch(0);
                     }
+                }
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum CopyStep {
+        /// One of the threads asks for copies or products that do that with those bytes of a piece, to be waited for so.
+        Begin(usize, Wait, Kind, Vec<u16>),
+        Access(Kind, u16),
+        Commit(usize, Engine),
+        /// For all groups of that engine but the newest ones; or for a phase.
+        End(usize, Wait, u32),
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Wait {
+        Groups(Engine),
+        Phase(u32),
+    }
+
+    impl Wait {
+        fn of(self, who: Who) -> Awaited {
+            match self {
+                Wait::Groups(engine) => Awaited::groups(engine, who),
+                Wait::Phase(parity) => Awaited::Phases(64, parity),
+            }
+        }
+    }
+
+    fn copy_step() -> impl Strategy<Value = CopyStep> {
+        let thread = || 0..THREADS.len();
+        let engine = || prop_oneof![Just(Engine::Async), Just(Engine::BulkRead), Just(Engine::Matrix)];
+        let wait = || prop_oneof![3 => engine().prop_map(Wait::Groups), 1 => (0..2_u32).prop_map(Wait::Phase)];
+        let copies = prop_oneof![
+            3 => Just(Kind::AsyncRead),
+            1 => Just(Kind::AsyncWrite),
+            1 => Just(Kind::AsyncUpdate),
+            1 => Just(Kind::Write),
+        ];
+        let threads =
+            prop_oneof![3 => Just(Kind::Read), 1 => Just(Kind::Write), 1 => Just(Kind::AtomicRead(Scope::Block))];
+        let bytes = || prop_oneof![2 => Just(u16::MAX), 1 => Just(0xf), 1 => Just(0xff00)];
+        let places = prop::collection::vec(bytes(), 1..4);
+        prop_oneof![
+            6 => (thread(), wait(), copies, places).prop_map(|(who, wait, kind, bytes)| CopyStep::Begin(who, wait, kind, bytes)),
+            3 => (threads, bytes()).prop_map(|(kind, bytes)| CopyStep::Access(kind, bytes)),
+            2 => (thread(), engine()).prop_map(|(who, engine)| CopyStep::Commit(who, engine)),
+            3 => (thread(), wait(), 0..2_u32).prop_map(|(who, wait, newest)| CopyStep::End(who, wait, newest)),
+        ]
+    }
+
+    /// Whether such an access comes too early for a copy, by all that are there.
+    fn is_forbidden(copies: &[Copy], bytes: u16, kind: Kind, all: &Copies) -> bool {
+        let mut under_way = copies.iter().filter(|copy| all.is_under_way(copy));
+        under_way.any(|copy| copy.forbids(bytes, kind))
+    }
+
+    proptest! {
+        /// The same copies are found as where each is entered, and none is forgotten.
+        #[test]
+        fn copies_that_are_alike_are_one(steps in prop::collection::vec(copy_step(), 0..60)) {
+            let (mut piece, mut copies, mut all) = (Piece::default(), Vec::<Copy>::new(), Copies::default());
+            let who = |thread: usize| Who { block: BLOCK, thread: THREADS[thread] };
+            for step in steps {
+                match step {
+                    CopyStep::Begin(thread, wait, kind, places) => {
+                        let copy = all.begin(wait.of(who(thread)), who(thread), kind, Location::caller());
+                        for bytes in places {
+                            let found = piece.find_copy(bytes, kind, &all).is_err();
+                            prop_assert_eq!(found, is_forbidden(&copies, bytes, kind, &all));
+                            if found {
+                                return Ok(());
+                            }
+                            let copy = copy.of(bytes);
+                            piece.begin(copy, &all);
+                            if !copies.iter_mut().any(|other| other.gives_way_to(copy)) {
+                                copies.push(copy);
+                            }
+                        }
+                    }
+                    CopyStep::Access(kind, bytes) => {
+                        let found = piece.find_copy(bytes, kind, &all).is_err();
+                        prop_assert_eq!(found, is_forbidden(&copies, bytes, kind, &all));
+                    }
+                    CopyStep::Commit(thread, engine) => all.commit(engine, who(thread)),
+                    CopyStep::End(thread, Wait::Groups(engine), newest) => all.wait(engine, who(thread), newest),
+                    CopyStep::End(_, Wait::Phase(parity), _) => all.wait_for_phase(64, parity),
                 }
             }
         }

@@ -74,11 +74,17 @@ impl MatrixDescriptor {
         from.map(|from| unsafe { from.cast::<[u8; PIECE]>().read() })
     }
 
-    /// The elements of some rows of A, or columns of B, of those numbers along M or N. Where neighbours along M or N are
-    /// neighbours all are of one piece.
+    /// The elements of some rows of A, or columns of B, of those numbers along M or N, which have `P` pieces. Where neighbours
+    /// along M or N are neighbours all are of one piece.
     #[inline(always)]
     #[track_caller]
-    fn lines<const K: usize, const L: usize>(self, kind: Kind, transposed: bool, lines: [u32; L]) -> [[f32; K]; L] {
+    fn lines<const K: usize, const L: usize, const P: usize>(
+        self,
+        kind: Kind,
+        transposed: bool,
+        lines: [u32; L],
+    ) -> [[f32; K]; L] {
+        const { assert!(P == 2 * L) };
         let mut elements = [[0.0; K]; L];
         if transposed {
             let offsets = std::array::from_fn(|k| self.transposed(lines[0], k as u32));
@@ -91,14 +97,15 @@ impl MatrixDescriptor {
             }
             return elements;
         }
-        let bytes = kind.bytes() as usize;
-        for (elements, line) in elements.iter_mut().zip(lines) {
-            let first = line / 8 * self.stride + line % 8 * 128;
-            // The instruction's K elements are 32 bytes, whatever their type.
-            let pieces = self.read(kind, [first, first + PIECE as u32]);
-            for (element, bytes) in elements.iter_mut().zip(pieces.as_flattened().chunks_exact(bytes)) {
-                *element = kind.value(bytes);
-            }
+        // The instruction's K elements are two pieces, whatever their type.
+        let offsets = std::array::from_fn(|number| {
+            let (line, second) = (lines[number / 2], number % 2);
+            line / 8 * self.stride + line % 8 * 128 + (second * PIECE) as u32
+        });
+        let pieces: [_; P] = self.read(kind, offsets);
+        let values = pieces.as_flattened().chunks_exact(kind.bytes() as usize);
+        for (element, bytes) in elements.as_flattened_mut().iter_mut().zip(values) {
+            *element = kind.value(bytes);
         }
         elements
     }
@@ -224,8 +231,8 @@ fn multiply_by<S: Sum, const K: usize>(
     let thread = linear_thread_idx();
     let row = thread / 32 % 4 * 16 + thread % 32 / 4;
     let ([low], [high]) = (
-        a.lines(a_kind, a_transposed, [row]),
-        a.lines(a_kind, a_transposed, [row + 8]),
+        a.lines::<_, _, 2>(a_kind, a_transposed, [row]),
+        a.lines::<_, _, 2>(a_kind, a_transposed, [row + 8]),
     );
     multiply_rows::<S, K>(d, &[low, high], (b_kind, b, b_transposed));
 }
@@ -273,7 +280,7 @@ fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_k
     let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
         let first = 8 * group + column;
-        let columns: [[f32; K]; 2] = b.lines(b_kind, b_transposed, [first, first + 1]);
+        let columns = b.lines::<K, 2, 4>(b_kind, b_transposed, [first, first + 1]);
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.iter().enumerate() {
                 let products = row.iter().zip(column).map(|(a, b)| a * b);
