@@ -56,8 +56,6 @@ pub struct Kernel {
 /// One PTX module.
 #[derive(Debug)]
 pub struct Listing {
-    /// The architecture that the module is for.
-    pub target: Sm,
     /// The kernels by name.
     pub kernels: BTreeMap<String, Kernel>,
     /// Names that the module takes from elsewhere and the driver does not have.
@@ -82,19 +80,8 @@ struct Head<'a> {
 
 impl Listing {
     /// Reads a module.
-    ///
-    /// # Errors
-    /// The text names no `.target`.
-    pub fn parse(text: &str) -> Result<Self> {
-        let text = without_comments(text);
-        let target = text
-            .split_whitespace()
-            .skip_while(|word| *word != ".target")
-            .nth(1)
-            .context("the PTX has no .target")?
-            .trim_end_matches(',')
-            .parse()?;
-        let (functions, undefined) = functions(&text);
+    pub fn parse(text: &str) -> Self {
+        let (functions, undefined) = functions(&without_comments(text));
         let kernels = functions
             .iter()
             .filter(|(_, function)| function.is_kernel)
@@ -106,12 +93,19 @@ impl Listing {
                 (name.clone(), kernel)
             })
             .collect();
-        Ok(Self {
-            target,
-            kernels,
-            undefined,
-        })
+        Self { kernels, undefined }
     }
+}
+
+/// The architecture that a module is for.
+///
+/// # Errors
+/// The text names no `.target`.
+pub fn target(text: &str) -> Result<Sm> {
+    let given = text.lines().find_map(|line| line.strip_prefix(".target "));
+    let given = given.context("the PTX has no .target")?;
+    // Options such as `debug` may follow.
+    given.split(',').next().unwrap_or(given).trim().parse()
 }
 
 /// The text without comments and without source locations, which end without a semicolon.
@@ -329,9 +323,8 @@ $L__BB0_2:
 "#;
 
     #[test]
-    fn reads_the_block_and_counts_the_instructions_with_those_of_callees() -> Result<()> {
-        let listing = Listing::parse(MODULE)?;
-        assert_eq!(listing.target, Sm::new(80));
+    fn reads_the_block_and_counts_the_instructions_with_those_of_callees() {
+        let listing = Listing::parse(MODULE);
         let sum = Kernel {
             threads: 256,
             counts: Counts {
@@ -343,18 +336,19 @@ $L__BB0_2:
         };
         let wanted = [("empty".to_string(), Kernel::default()), ("sum".to_string(), sum)];
         assert_eq!(listing.kernels, BTreeMap::from(wanted));
-        Ok(())
     }
 
     #[test]
-    fn names_what_the_driver_does_not_have() -> Result<()> {
-        let listing = Listing::parse(MODULE)?;
+    fn names_what_the_driver_does_not_have() {
+        let listing = Listing::parse(MODULE);
         assert_eq!(listing.undefined, BTreeSet::from(["missing".to_string()]));
-        Ok(())
     }
 
     #[test]
-    fn wants_a_target() {
-        assert!(Listing::parse(".version 7.0").is_err());
+    fn wants_a_target() -> Result<()> {
+        assert_eq!(target(MODULE)?, Sm::new(80));
+        assert_eq!(target(".version 8.0\n.target sm_90a\n")?, Sm::specific(90));
+        assert!(target(".version 7.0").is_err());
+        Ok(())
     }
 }

@@ -42,13 +42,21 @@ const OCCUPANCY: &str = "docs/occupancy.md";
 /// Turing, Ampere, Hopper and Blackwell.
 const DEVICES: [Sm; 4] = [Sm::new(75), Sm::new(80), Sm::specific(90), Sm::new(100)];
 
-/// A PTX module and what its text says.
+/// A PTX module.
 struct Module {
     name: String,
     path: PathBuf,
     bytes: usize,
     digest: u64,
+    /// The architecture that it is for.
+    target: Sm,
+}
+
+/// A module that is assembled for some of the [`DEVICES`], as the report has no numbers of its text.
+struct Fresh<'a> {
+    module: &'a Module,
     listing: Listing,
+    devices: Vec<Sm>,
 }
 
 /// What `cargo xtask ptx` is asked to do.
@@ -127,8 +135,8 @@ fn build(workspace: &Workspace) -> Result<Vec<Module>> {
     read_modules(files.into_iter().map(|file| (file.module, file.path)))
 }
 
-/// Reads the modules' text; one that wants a symbol that nothing has is an error. Those of device functions are lists of texts,
-/// which become parts of kernels only when a program runs: `tests/function.rs` has a GPU's driver compile each.
+/// The modules of these files. Those of device functions are lists of texts, which become parts of kernels only when a program
+/// runs: `tests/function.rs` has a GPU's driver compile each.
 fn read_modules(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for (name, path) in files {
@@ -137,50 +145,49 @@ fn read_modules(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Mo
         if text.starts_with("//cuda_builder function=") {
             continue;
         }
-        let listing = Listing::parse(&text).with_context(shown)?;
-        let undefined: Vec<_> = listing.undefined.iter().map(String::as_str).collect();
-        ensure!(
-            undefined.is_empty(),
-            "{} wants what no driver has: {}",
-            path.display(),
-            undefined.join(", ")
-        );
         modules.push(Module {
             name,
-            path,
             bytes: text.len(),
             digest: report::digest(&text),
-            listing,
+            target: listing::target(&text).with_context(shown)?,
+            path,
         });
     }
-    let kernels: usize = modules.iter().map(|module| module.listing.kernels.len()).sum();
-    ensure!(kernels > 0, "the kernels crate has no kernels");
+    ensure!(!modules.is_empty(), "the kernels crate has no kernels");
     Ok(modules)
 }
 
 /// Every kernel on every architecture that it runs on, and how many times a module was assembled for that: what `known`
-/// has of the same text is taken from there.
+/// has of the same text is taken from there, and the text is not looked into.
 fn assemble(ptxas: &Ptxas, modules: &[Module], known: Option<&Report>) -> Result<(Report, usize)> {
     let mut report = Report::default();
-    let mut jobs = Vec::new();
+    let mut fresh = Vec::new();
     for module in modules {
-        for device in DEVICES {
-            if !module.listing.target.runs_on(device) {
-                continue;
-            }
+        let mut devices = Vec::new();
+        for device in DEVICES.into_iter().filter(|device| module.target.runs_on(*device)) {
             match known.and_then(|known| known.of_module(&module.name, device, module.digest)) {
                 Some(rows) => report.0.extend(rows.0),
-                None => jobs.push((module, device)),
+                None => devices.push(device),
             }
         }
+        if !devices.is_empty() {
+            fresh.push(Fresh {
+                listing: module.read()?,
+                module,
+                devices,
+            });
+        }
     }
-    let assembled = jobs.len();
     // The largest first, so that no core ends up alone with one of them.
-    jobs.sort_by_key(|(module, _)| Reverse(module.bytes));
+    fresh.sort_by_key(|fresh| Reverse(fresh.module.bytes));
+    let jobs: Vec<_> = (fresh.iter())
+        .flat_map(|fresh| fresh.devices.iter().map(move |device| (fresh, *device)))
+        .collect();
+    let assembled = jobs.len();
     let results: Vec<_> = jobs
         .into_iter()
         .par_bridge()
-        .map(|(module, device)| module.assemble(ptxas, device))
+        .map(|(fresh, device)| fresh.assemble(ptxas, device))
         .collect();
     let mut failures = Vec::new();
     for result in results {
@@ -195,21 +202,39 @@ fn assemble(ptxas: &Ptxas, modules: &[Module], known: Option<&Report>) -> Result
 }
 
 impl Module {
+    /// What its text says; it is an error if it wants a symbol that nothing has, or has no kernel.
+    fn read(&self) -> Result<Listing> {
+        let shown = || self.path.display().to_string();
+        let listing = Listing::parse(&fs::read_to_string(&self.path).with_context(shown)?);
+        let undefined: Vec<_> = listing.undefined.iter().map(String::as_str).collect();
+        ensure!(
+            undefined.is_empty(),
+            "{} wants what no driver has: {}",
+            shown(),
+            undefined.join(", ")
+        );
+        ensure!(!listing.kernels.is_empty(), "{} has no kernels", shown());
+        Ok(listing)
+    }
+}
+
+impl Fresh<'_> {
     fn assemble(&self, ptxas: &Ptxas, sm: Sm) -> Result<Report> {
-        let usages = ptxas.assemble(&self.path, sm)?;
+        let module = self.module;
+        let usages = ptxas.assemble(&module.path, sm)?;
         let mut report = Report::default();
         for (kernel, said) in &self.listing.kernels {
             let usage = usages
                 .get(kernel)
-                .with_context(|| format!("ptxas says nothing of {}/{kernel}", self.name))?;
+                .with_context(|| format!("ptxas says nothing of {}/{kernel}", module.name))?;
             let key = Key {
-                module: self.name.clone(),
+                module: module.name.clone(),
                 kernel: kernel.clone(),
-                ptx: self.listing.target,
+                ptx: module.target,
                 sm,
             };
             let row = Row {
-                digest: self.digest,
+                digest: module.digest,
                 numbers: report::numbers(*usage, *said),
             };
             report.0.insert(key, row);

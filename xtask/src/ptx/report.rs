@@ -170,8 +170,16 @@ impl Report {
 
     /// The lines of one module on one architecture, if they are of the text with this digest.
     pub fn of_module(&self, module: &str, sm: Sm, digest: u64) -> Option<Self> {
-        let rows: BTreeMap<_, _> = (self.0.iter())
-            .filter(|(key, row)| key.module == module && key.sm == sm && row.digest == digest)
+        // The first key that the module may have.
+        let first = Key {
+            module: module.to_string(),
+            kernel: String::new(),
+            ptx: Sm::new(0),
+            sm: Sm::new(0),
+        };
+        let rows: BTreeMap<_, _> = (self.0.range(first..))
+            .take_while(|(key, _)| key.module == module)
+            .filter(|(key, row)| key.sm == sm && row.digest == digest)
             .map(|(key, row)| (key.clone(), *row))
             .collect();
         (!rows.is_empty()).then_some(Self(rows))
