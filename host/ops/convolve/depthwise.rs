@@ -3,7 +3,7 @@
 
 use kernels_gpu::convolve::ConvolveShape;
 use kernels_gpu::convolve::depthwise::weights::WeightPlan;
-use kernels_gpu::convolve::depthwise::{Strips, THREADS, blocks, vector};
+use kernels_gpu::convolve::depthwise::{Strips, THREADS, blocks, taps_at_once, vector};
 use ndarray::{Ix3, Ix5};
 
 use super::Convolve;
@@ -39,7 +39,7 @@ pub(super) fn compute<T: Convolve>(task: &mut Task<'_, T>) -> Result<bool> {
     }
     let shape = task.shape();
     let vector = outputs_of_thread::<T>(&shape, [task.x.address(), task.out.address()]);
-    let strips = Strips::new(shape.groups * shape.outputs, vector);
+    let strips = Strips::new(shape.groups * shape.outputs, vector, taps_at_once(size_of::<T>()));
     let Some(vectors) = strips.vectors(&shape) else {
         return Ok(false);
     };
@@ -64,7 +64,8 @@ pub(super) fn weight_gradient<T: Convolve>(
     let shape = problem.to_kernel(steps(x), steps(out));
     let vector = outputs_of_thread::<T>(&shape, [x.address(), out.address()]);
     let multiprocessors = x.stream().backend().properties().multiprocessors;
-    let plan = Strips::count(&shape).and_then(|total| WeightPlan::new(&shape, vector, total, multiprocessors));
+    let plan = Strips::count(&shape)
+        .and_then(|total| WeightPlan::new(&shape, vector, taps_at_once(size_of::<T>()), total, multiprocessors));
     let Some((plan, parts)) = plan else {
         return Ok(None);
     };

@@ -16,11 +16,11 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::ConvolveShape;
-use crate::matmul::MulAdd;
+use crate::matmul::{MulAdd, unroll};
 use crate::num::Num;
 use strips::{Line, Strip, by_taps, quotient};
 
-pub use strips::{LANES, STRIP, Strips, vector};
+pub use strips::{LANES, STRIP, Strips, taps_at_once, vector};
 
 /// Threads of a block.
 pub const THREADS: usize = 256;
@@ -165,17 +165,19 @@ impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
     ) {
         const { assert!(N == (STRIP - 1) * S + K) };
         // SAFETY: the caller's promise.
-        let x: [[T::Wide; V]; N] = unsafe { line.load(self.x, &self.shape, tap, K) };
-        for k in 0..K {
-            let at = weight.wrapping_add(k.wrapping_mul(self.shape.all_outputs()));
-            // SAFETY: the caller's promise.
-            let of_tap: [T; V] = unsafe { self.weights.load_vec_unchecked(at) };
-            let of_tap = cuda_std::array::map(of_tap, T::widen);
-            for place in 0..STRIP {
-                for v in 0..V {
-                    sums[place][v] = x[place * S + k][v].mul_add(of_tap[v], sums[place][v]);
+        let x: [[T::Wide; V]; N] = unsafe { line.load::<T, V, K, N>(self.x, &self.shape, tap) };
+        unroll!(8, k => {
+            if k < K {
+                let at = weight.wrapping_add(k.wrapping_mul(self.shape.all_outputs()));
+                // SAFETY: the caller's promise.
+                let of_tap: [T; V] = unsafe { self.weights.load_vec_unchecked(at) };
+                let of_tap = cuda_std::array::map(of_tap, T::widen);
+                for place in 0..STRIP {
+                    for v in 0..V {
+                        sums[place][v] = x[(place * S + k) % N][v].mul_add(of_tap[v], sums[place][v]);
+                    }
                 }
             }
-        }
+        });
     }
 }

@@ -5,6 +5,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::super::{ConvolveShape, divide};
+use crate::matmul::unroll;
 use crate::num::Num;
 
 /// Places of a strip.
@@ -13,11 +14,17 @@ pub const STRIP: usize = 8;
 /// Vectors of a place's outputs that neighbouring threads have, at most.
 pub const LANES: u32 = 32;
 
-/// Taps along the last axis that a thread has at once, at most: with 4, ptxas keeps registers of 3 × 3 taps in memory, a sixth slower.
-pub(super) const TAPS: usize = 3;
+/// Taps along the last axis that a thread has at once, at most.
+pub(super) const TAPS: usize = 7;
 
-/// Calls with the constants that are made of a number of taps, where `V` outputs lie side by side, and a stride: taps, elements from
-/// one place of a strip to the next among those that are loaded, and how many are loaded.
+/// Taps that a thread has at once, of elements of so many bytes. Of wide elements three, as what is loaded of seven wants more registers
+/// than there are: with four, ptxas keeps registers of 3 × 3 taps of f32 in memory, a sixth slower.
+pub const fn taps_at_once(bytes: usize) -> u32 {
+    if bytes == 2 { TAPS as u32 } else { 3 }
+}
+
+/// Calls with the constants that are made of a number of taps, where `V` outputs lie side by side, and a stride, for elements of type
+/// `T`: taps, elements from one place of a strip to the next among those that are loaded, and how many are loaded.
 macro_rules! by_taps {
     ($taps:expr, $stride:expr, |$k:ident, $s:ident, $n:ident| $call:expr) => {
         match (if V == 1 { 1 } else { $taps }, $stride) {
@@ -25,6 +32,10 @@ macro_rules! by_taps {
             (2, _) => by_taps!(@ 2, 2, $k $s $n $call),
             (3, 1) => by_taps!(@ 3, 1, $k $s $n $call),
             (3, _) => by_taps!(@ 3, 2, $k $s $n $call),
+            (5, 1) if const { size_of::<T>() == 2 } => by_taps!(@ 5, 1, $k $s $n $call),
+            (5, _) if const { size_of::<T>() == 2 } => by_taps!(@ 5, 2, $k $s $n $call),
+            (7, 1) if const { size_of::<T>() == 2 } => by_taps!(@ 7, 1, $k $s $n $call),
+            (7, _) if const { size_of::<T>() == 2 } => by_taps!(@ 7, 2, $k $s $n $call),
             _ => by_taps!(@ 1, 1, $k $s $n $call),
         }
     };
@@ -43,6 +54,21 @@ pub const fn vector(bytes: usize) -> u32 {
     if bytes == 8 { 2 } else { 4 }
 }
 
+/// Repeats a block for each of up to 24 numbers, which are constants: of more than some 16 the compiler does not unroll a loop, and what
+/// is indexed by them would be in memory.
+macro_rules! each {
+    ($count:ident, $i:ident => $body:block) => {
+        unroll!(3, eight => {
+            unroll!(8, one => {
+                if 8 * eight + one < $count {
+                    let $i = (8 * eight + one) % $count;
+                    $body
+                }
+            });
+        });
+    };
+}
+
 /// How the outputs of a place fall to threads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
@@ -53,34 +79,46 @@ pub struct Strips {
     pub lanes: u32,
     /// How many times as many a place has.
     pub chunks: u32,
+    /// Taps along the last axis that a thread has at once, at most: [`taps_at_once`], or fewer.
+    pub taps: u32,
 }
 
 impl Strips {
-    /// Those of so many outputs, of all groups, of which there are some.
-    pub fn new(outputs: u32, vector: u32) -> Self {
+    /// Those of so many outputs, of all groups, of which there are some, with so many taps at once.
+    pub fn new(outputs: u32, vector: u32, taps: u32) -> Self {
+        Self::of_lanes(outputs, vector, taps, LANES)
+    }
+
+    /// The same, with so many lanes at most.
+    pub(super) fn of_lanes(outputs: u32, vector: u32, taps: u32, lanes: u32) -> Self {
         let vectors = outputs / vector;
-        let chunks = vectors.div_ceil(LANES);
+        let chunks = vectors.div_ceil(lanes);
         Self {
             vector,
             lanes: vectors.div_ceil(chunks),
             chunks,
+            taps,
         }
     }
 
-    /// How many taps along the last axis a thread has at once: [`TAPS`] where neighbouring places share what they read, else 1. For single
-    /// outputs 1 as well, or the code would be twice as long.
+    /// How many taps along the last axis a thread has at once: [`taps`](Self::taps) where neighbouring places share what they read, else 1.
+    /// For single outputs 1 as well, or the code would be twice as long.
     #[inline(always)]
     pub(super) fn together(&self, shape: &ConvolveShape) -> u32 {
         match (self.vector, shape.dilation[2], shape.stride[2]) {
-            (2.., 1, 1 | 2) => TAPS as u32,
+            (2.., 1, 1 | 2) => self.taps,
             _ => 1,
         }
     }
 
-    /// The same from `tap` on.
+    /// How many a thread has from `tap` on, of which there is code for 1, 2, 3, 5 and 7.
     #[inline(always)]
     pub(super) fn taps_from(&self, shape: &ConvolveShape, tap: u32) -> u32 {
-        Ord::min(self.together(shape), shape.window[2].wrapping_sub(tap))
+        match Ord::min(self.together(shape), shape.window[2].wrapping_sub(tap)) {
+            4 => 3,
+            6 => 5,
+            taps => taps,
+        }
     }
 
     /// Strips of all places, if 32 bits count them.
@@ -237,50 +275,76 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// What `taps` neighbouring taps from `tap` on read, 0 where the line has no such place: of several taps each place from the first
-    /// one on, of one tap a place for each of a strip.
+    /// What `K` neighbouring taps from `tap` on read, 0 where the line has no such place: of several taps each place from the first one on,
+    /// of one tap a place for each of a strip.
     ///
     /// # Safety
     ///
     /// The line's places, with `V` channels each, lie in `x`, as vectors.
+    #[inline(always)]
+    pub(super) unsafe fn load<T: Num, const V: usize, const K: usize, const N: usize>(
+        &self,
+        x: &[T],
+        shape: &ConvolveShape,
+        tap: u32,
+    ) -> [[T::Wide; V]; N] {
+        // SAFETY (of both): the caller's promise.
+        if K <= 3 {
+            return unsafe { self.load_as(x, shape, tap, K, T::Wide::ZERO, T::widen) };
+        }
+        // Of so many taps ptxas wants half the registers for numbers of 16 bits until they are computed with.
+        let loaded: [[T; V]; N] = unsafe { self.load_as(x, shape, tap, K, T::ZERO, |x| x) };
+        let mut all = [[T::Wide::ZERO; V]; N];
+        each!(N, i => {
+            all[i] = cuda_std::array::map(loaded[i], T::widen);
+        });
+        all
+    }
+
+    /// The same of `taps` taps, each number by way of `to`, or `zero`.
+    ///
+    /// # Safety
+    ///
+    /// As [`load`](Self::load).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) unsafe fn load<T: Num, const V: usize, const N: usize>(
+    unsafe fn load_as<T: Num, U: Copy, const V: usize, const N: usize>(
         &self,
         x: &[T],
         shape: &ConvolveShape,
         tap: u32,
         taps: usize,
-    ) -> [[T::Wide; V]; N] {
+        zero: U,
+        to: impl Fn(T) -> U + Copy,
+    ) -> [[U; V]; N] {
         let step = if taps == 1 { shape.stride[2] } else { 1 };
         let first = self.first.wrapping_add(tap.wrapping_mul(shape.dilation[2]));
         let (length, distance) = (shape.input[2], shape.x[3]);
-        let mut all = [[T::Wide::ZERO; V]; N];
+        let mut all = [[zero; V]; N];
         let from = i64::from(first as i32);
         let last = from + (N as i64 - 1) * i64::from(step);
         if from >= 0 && last < i64::from(length) {
-            let mut at = self.at.wrapping_add((first as usize).wrapping_mul(distance));
+            let at = self.at.wrapping_add((first as usize).wrapping_mul(distance));
             let next = (step as usize).wrapping_mul(distance);
-            for i in 0..N {
+            each!(N, i => {
                 // SAFETY: a place of the line, which is the caller's promise.
-                let vector: [T; V] = unsafe { x.load_vec_unchecked(at) };
-                all[i] = cuda_std::array::map(vector, T::widen);
-                at = at.wrapping_add(next);
-            }
+                let vector: [T; V] = unsafe { x.load_vec_unchecked(at.wrapping_add(i.wrapping_mul(next))) };
+                all[i] = cuda_std::array::map(vector, to);
+            });
         } else {
             // Without a branch, so that all loads are under way at once: from the nearest place that there is, of which nothing is kept.
             let nearest = |place: u32| Ord::max(Ord::min(place as i32, (length as i32).wrapping_sub(1)), 0) as usize;
             let mut loaded = [[T::ZERO; V]; N];
-            for i in 0..N {
+            each!(N, i => {
                 let at = nearest(first.wrapping_add((i as u32).wrapping_mul(step))).wrapping_mul(distance);
                 // SAFETY: as above.
                 loaded[i] = unsafe { x.load_vec_unchecked(self.at.wrapping_add(at)) };
-            }
+            });
             // The compiler would keep the answers for later, for which there is no room.
             let first = hint::opaque(first);
-            for i in 0..N {
+            each!(N, i => {
                 let is_inside = first.wrapping_add((i as u32).wrapping_mul(step)) < length;
-                all[i] = loaded[i].map(|x| if is_inside { x.widen() } else { T::Wide::ZERO });
-            }
+                all[i] = loaded[i].map(|x| if is_inside { to(x) } else { zero });
+            });
         }
         all
     }

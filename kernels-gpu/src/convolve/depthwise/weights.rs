@@ -10,9 +10,9 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::super::ConvolveShape;
-use super::strips::{Line, STRIP, Strip, Strips, TAPS, by_taps, quotient};
+use super::strips::{LANES, Line, STRIP, Strip, Strips, TAPS, by_taps, quotient};
 use super::vector;
-use crate::matmul::MulAdd;
+use crate::matmul::{MulAdd, unroll};
 use crate::num::Num;
 
 /// Threads of a block, at most. A multiprocessor has one: with two of 192 threads, ptxas keeps registers in memory, a tenth slower.
@@ -39,14 +39,25 @@ pub struct WeightPlan {
 impl WeightPlan {
     /// That of a convolution with so many strips, of which there are some, and how many parts it has, on a device of so many
     /// multiprocessors; if 32 bits count its blocks.
-    pub fn new(shape: &ConvolveShape, vector: u32, total: u32, multiprocessors: u32) -> Option<(Self, u32)> {
-        let strips = Strips::new(shape.all_outputs() as u32, vector);
-        let runs = shape.window[0]
-            .checked_mul(shape.window[1])?
-            .checked_mul(shape.window[2].div_ceil(strips.together(shape)))?;
-        let blocks_of_runs = runs.div_ceil(THREADS as u32 / strips.lanes);
-        let of_block = runs.div_ceil(blocks_of_runs);
-        let turns = THREADS as u32 / (strips.lanes * of_block);
+    pub fn new(shape: &ConvolveShape, vector: u32, taps: u32, total: u32, multiprocessors: u32) -> Option<(Self, u32)> {
+        let outputs = shape.all_outputs() as u32;
+        let of_lanes = |lanes: u32| {
+            let strips = Strips::of_lanes(outputs, vector, taps, lanes);
+            let runs = shape.window[0]
+                .checked_mul(shape.window[1])?
+                .checked_mul(shape.window[2].div_ceil(strips.together(shape)))?;
+            let blocks_of_runs = runs.div_ceil(THREADS as u32 / strips.lanes);
+            let of_block = runs.div_ceil(blocks_of_runs);
+            let turns = THREADS as u32 / (strips.lanes * of_block);
+            Some((strips, blocks_of_runs, of_block, turns))
+        };
+        // As many threads as there may be: with seven lines of taps, of all lanes there are few.
+        let threads = |lanes: u32| of_lanes(lanes).map(|(strips, _, of_block, turns)| strips.lanes * of_block * turns);
+        let lanes = [LANES, LANES / 4 * 3, LANES / 2]
+            .into_iter()
+            .rev()
+            .max_by_key(|&lanes| threads(lanes))?;
+        let (strips, blocks_of_runs, of_block, turns) = of_lanes(lanes)?;
         let beside = strips.chunks.checked_mul(blocks_of_runs)?;
         let wanted = (multiprocessors / beside).clamp(1, total.div_ceil(turns));
         let of_part = total.div_ceil(wanted);
@@ -85,17 +96,29 @@ struct Run {
 }
 
 impl Run {
+    /// For how many taps there is code, of which the last ones may not be there.
+    #[inline(always)]
+    fn code(&self) -> u32 {
+        match self.taps {
+            4 => 5,
+            6 => 7,
+            taps => taps,
+        }
+    }
+
     /// Run number `number`, if there is.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(shape: &ConvolveShape, strips: &Strips, number: u32) -> Option<Self> {
         let together = strips.together(shape);
-        let (line, run) = quotient(number, shape.window[2].div_ceil(together));
+        // Rounded up; taps are counted by 31 bits.
+        let runs = quotient(shape.window[2].wrapping_add(together).wrapping_sub(1), together).0;
+        let (line, run) = quotient(number, runs);
         let (a, b) = quotient(line, shape.window[1]);
         let tap = run.wrapping_mul(together);
         (a < shape.window[0]).then(|| Self {
             line: [a, b],
             tap,
-            taps: strips.taps_from(shape, tap),
+            taps: Ord::min(together, shape.window[2].wrapping_sub(tap)),
             number: (line as usize)
                 .wrapping_mul(shape.window[2] as usize)
                 .wrapping_add(tap as usize),
@@ -191,7 +214,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
                 };
                 if let Some(line) = here.line(shape, run.line, channel) {
                     // SAFETY: a strip, a line and outputs of the shape, and the caller's promise.
-                    by_taps!(run.taps, shape.stride[2], |K, S, N| unsafe {
+                    by_taps!(run.code(), shape.stride[2], |K, S, N| unsafe {
                         self.add::<V, K, S, N>(&mut sums, &here, &line, run.tap, output)
                     });
                 }
@@ -220,7 +243,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
         const { assert!(N == (STRIP - 1) * S + K) };
         let shape = &self.shape;
         // SAFETY: the caller's promise.
-        let x: [[T::Wide; V]; N] = unsafe { line.load(self.x, shape, tap, K) };
+        let x: [[T::Wide; V]; N] = unsafe { line.load::<T, V, K, N>(self.x, shape, tap) };
         let first = strip.out.wrapping_add(output.wrapping_mul(shape.out[4]));
         let mut gradient = [[T::ZERO; V]; STRIP];
         for place in 0..STRIP {
@@ -230,17 +253,17 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
             // SAFETY: a place of the strip, whose outputs are the caller's promise.
             gradient[place] = unsafe { self.gradient.load_vec_unchecked(at) };
         }
-        for place in 0..STRIP {
+        unroll!(8, place => {
             // Not by zeros: what taps read beyond the last place may be infinite.
             if (place as u32) < strip.places {
+                let gradient = cuda_std::array::map(gradient[place], T::widen);
                 for k in 0..K {
                     for v in 0..V {
-                        let (gradient, x) = (gradient[place][v].widen(), x[place * S + k][v]);
-                        sums[k][v] = gradient.mul_add(x, sums[k][v]);
+                        sums[k][v] = gradient[v].mul_add(x[(place * S + k) % N][v], sums[k][v]);
                     }
                 }
             }
-        }
+        });
     }
 
     /// Adds up the sums of the block's threads, turn by turn, and writes them. For all threads of the block.
@@ -252,15 +275,18 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
             plan.strips.lanes as usize * plan.runs as usize,
         );
         let taps = shape.taps();
-        for k in 0..TAPS {
+        unroll!(8, k => {
+            // The same for all threads.
+            if k < TAPS && (k as u32) < plan.strips.together(shape) {
+            let of_tap = sums[k % TAPS];
             for v in 0..V {
                 // SAFETY: there is room for as many numbers of each thread.
-                unsafe { self.shared.set_unchecked(v * THREADS + thread, sums[k][v]) };
+                unsafe { self.shared.set_unchecked(v * THREADS + thread, of_tap[v]) };
             }
             thread::sync_threads();
             if let (0, Some((run, output))) = (turn, of) {
                 for v in 0..V {
-                    let mut sum = sums[k][v];
+                    let mut sum = of_tap[v];
                     for other in 1..plan.turns as usize {
                         // SAFETY: a thread of the block.
                         sum = sum.add(unsafe { self.shared.get_unchecked(v * THREADS + thread + other * team) });
@@ -277,6 +303,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
                 }
             }
             thread::sync_threads();
-        }
+            }
+        });
     }
 }
