@@ -35,8 +35,8 @@ pub use attention::{
     GradientsOfQueriesParams, GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
 };
 pub use convolve::{
-    Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,
-    HopperConvolveParams, HopperConvolveWeightsParams,
+    AmpereConvolve, AmpereConvolveParams, AmpereConvolveWeightsParams, Convolve, ConvolveParams, ConvolveTiled,
+    DepthwiseParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveParams, HopperConvolveWeightsParams,
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

@@ -35,13 +35,14 @@ impl<T: Convolve> Task<'_, T> {
             return self.out.fill(T::ZERO);
         }
         if problem.outputs < FEW_OUTPUTS {
-            return match depthwise::compute(&mut self)? {
+            return match depthwise::compute(&mut self)? || T::by_patches(&mut self)? {
                 true => Ok(()),
                 false => self.directly(),
             };
         }
         let is_product = problem.is_product() && self.x.is_standard_layout() && self.out.is_standard_layout();
-        let is_done = !is_product && (T::by_tensor_cores(&mut self)? || T::by_tiles(&mut self)?);
+        let is_done =
+            !is_product && (T::by_patches(&mut self)? || T::by_tensor_cores(&mut self)? || T::by_tiles(&mut self)?);
         match is_done {
             true => Ok(()),
             false => gathered::compute(&mut self),

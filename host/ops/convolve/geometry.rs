@@ -132,6 +132,19 @@ impl Problem {
             && self.output == self.input
     }
 
+    /// Whether each element of the input is read by one place of the output, and one tap: pieces, as of a picture for a transformer.
+    pub(super) fn cuts(&self) -> bool {
+        self.groups == 1
+            && self.taps() > 1
+            && self.first == [0; 3]
+            && (0..3).all(|axis| {
+                let window = self.window[axis];
+                (self.dilation[axis] == 1 || window == 1)
+                    && self.stride[axis] == window
+                    && self.output[axis].checked_mul(window) == Some(self.input[axis])
+            })
+    }
+
     /// The shape of the input.
     pub(super) fn x_dim(&self) -> Ix5 {
         let [a, b, c] = self.input;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of convolutions.
 
-use ndarray::{Axis, Dimension, Ix5, Ix6, Slice};
+use ndarray::{Axis, Dimension, Ix2, Ix5, Ix6, IxDyn, Slice};
 
 use super::forward::Task;
 use super::geometry::{Problem, with_three_axes};
@@ -112,6 +112,23 @@ fn reversed<T: Convolve>(problem: &Problem, weights: &DeviceArrayRef<T, Ix5>) ->
     weights.into_shape(Ix5(groups * channels, t0, t1, t2, outputs))
 }
 
+/// The gradient of an input that is cut into pieces, each of which is read by one place of the output: a product of matrices, whose
+/// lines are those of a place, and then in another order.
+fn of_pieces<T: Convolve>(
+    problem: &Problem,
+    weights: &DeviceArrayRef<T, Ix5>,
+    out: &DeviceArrayRef<T, Ix5>,
+) -> Result<DeviceArray<T, Ix5>> {
+    let out = out.in_order()?;
+    let depth = problem.taps() * problem.channels;
+    let out = out.in_shape(Ix2(problem.places(), problem.outputs));
+    let pieces = out.matmul(&weights.in_shape(Ix2(problem.outputs, depth)))?;
+    let ([a, b, c], [p, q, r]) = (problem.output, problem.window);
+    let pieces = pieces.in_shape(IxDyn(&[problem.images, a, b, c, p, q, r, problem.channels]));
+    let pieces = pieces.permuted_axes(IxDyn(&[0, 1, 4, 2, 5, 3, 6, 7]))?;
+    pieces.to_array()?.into_shape(problem.x_dim())
+}
+
 /// The gradient of the input of a convolution of zeros beyond its ends.
 fn transposed<T: Convolve, D: Dimension>(
     problem: &Problem,
@@ -119,6 +136,9 @@ fn transposed<T: Convolve, D: Dimension>(
     out: &DeviceArrayRef<T, Ix5>,
     of: &Convolution<'_, T, D>,
 ) -> Result<DeviceArray<T, Ix5>> {
+    if problem.cuts() && !out.is_empty() && problem.channels > 0 {
+        return of_pieces(problem, weights, out);
+    }
     let stream = of.x.stream();
     let phases = [0, 1, 2].map(|axis| phases(problem, axis));
     let all_are_written = phases.iter().flatten().all(|phase| phase.taps > 0) && !out.is_empty();

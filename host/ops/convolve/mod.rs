@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolution of one to three axes with several channels, and its gradients.
 
+mod ampere;
 mod depthwise;
 mod forward;
 mod gathered;
@@ -33,6 +34,12 @@ pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>:
     /// Computes by the tiles of ordinary cores, if there are such for the type.
     #[doc(hidden)]
     fn by_tiles(_task: &mut Task<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Computes by the kernel of few channels or outputs for the device's tensor cores, if there is one for such operands.
+    #[doc(hidden)]
+    fn by_patches(_task: &mut Task<'_, Self>) -> Result<bool> {
         Ok(false)
     }
 
@@ -89,6 +96,10 @@ by_tiles!(f32, f64);
 macro_rules! by_products {
     ($($type:ty),*) => {$(
         impl Convolve for $type {
+            fn by_patches(task: &mut Task<'_, $type>) -> Result<bool> {
+                ampere::compute(task)
+            }
+
             fn by_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
                 hopper::compute(task)
             }
@@ -98,7 +109,10 @@ macro_rules! by_products {
                 x: &DeviceArrayRef<$type, Ix5>,
                 out: &DeviceArrayRef<$type, Ix5>,
             ) -> Result<Option<DeviceArray<$type, Ix3>>> {
-                hopper::weight_gradient(problem, x, out)
+                match ampere::weight_gradient(problem, x, out)? {
+                    Some(gradient) => Ok(Some(gradient)),
+                    None => hopper::weight_gradient(problem, x, out),
+                }
             }
 
             fn of_sums(sums: DeviceArray<f32, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
@@ -162,10 +176,12 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// * Groups of one channel and fewer than 8 outputs, as depthwise convolutions have: a kernel by which each thread computes 8 places
     ///   along the last axis, and loads what neighbouring taps share once.
+    /// * `f16`, `bf16` on Ampere and later, with groups of up to 32 channels or up to 8 outputs: a kernel that has what a tile of places reads in
+    ///   shared memory, and multiplies it on tensor cores. Channels in front are not copied for it.
     /// * Other groups of fewer than 8 outputs: a kernel by which each thread computes an output.
     /// * One tap without stride or padding: a product of matrices, as [`matmul`](DeviceArrayRef::matmul).
     /// * `f32`, `f64`: a kernel that makes the matrix of what all taps read (im2col) in shared memory, tile by tile.
-    /// * `f16`, `bf16` on Hopper, with strides up to 8, one group, channels and outputs that are multiples of 8, and 32 channels or more:
+    /// * `f16`, `bf16` on Hopper, with strides up to 8, one group, channels and outputs that are multiples of 8, and more than 32 channels and 8 outputs:
     ///   a kernel that multiplies boxes of the input, as they lie, on tensor cores. An input whose channels do not lie side by side is
     ///   copied first.
     /// * `f16`, `bf16` elsewhere: that matrix is made in memory, of at most 128 MiB at a time, and multiplied by the tensor cores.
@@ -270,7 +286,8 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     /// input do not matter.
     ///
     /// It is a convolution of `out` with the weights reversed and their channels and outputs exchanged; with a stride, one for each
-    /// remainder by it, of the taps that have it, so that none is multiplied with zeros in between.
+    /// remainder by it, of the taps that have it, so that none is multiplied with zeros in between. Where the input is cut into pieces, by
+    /// strides as long as the taps reach, it is a product of matrices.
     ///
     /// # Errors
     ///
@@ -303,7 +320,8 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     /// The gradient of the weights, of the gradient `out` of the result: `Σ out · ∂result/∂weights`, in the weights' shape.
     ///
     /// It is a product of matrices for each group, of `out` and what the taps read (im2col), over all places. For `f16` and `bf16` on
-    /// Hopper, where [`convolve`](DeviceArrayRef::convolve) has a kernel for the tensor cores, that matrix is in no memory: parts of the
+    /// Hopper, and of few channels or outputs on Ampere and later, where [`convolve`](DeviceArrayRef::convolve) has a kernel for the tensor
+    /// cores, that matrix is in no memory: parts of the
     /// places have sums of their own, in `f32`, which are added in an order that is the same on every run, and differs between devices. An
     /// infinite element of the input may be NaN there in the gradients of all taps of its channel. Elsewhere it is made in memory, of at
     /// most 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Those of `f32` and `f64` are made in

@@ -9,6 +9,8 @@ use cuda_std::tma::{TensorMap, TensorMapMut};
 use super::sealed::Sealed;
 use crate::convolve::depthwise::weights::{self, WeightPlan};
 use crate::convolve::depthwise::{self, Strips};
+use crate::convolve::mma::weights::{self as mma_weights, WeightsMmaPlan};
+use crate::convolve::mma::{self, MmaPlan};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct};
 use crate::matmul::wgmma::WgmmaShape;
@@ -79,6 +81,46 @@ tiled! {
     f32 by Large;
     f64 by Small;
 }
+
+/// The parameters of [`convolve_mma`](fn@mma::convolve_mma).
+pub type AmpereConvolveParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, ConvolveShape, MmaPlan);
+
+/// The parameters of [`convolve_weights_mma`](fn@mma_weights::convolve_weights_mma).
+pub type AmpereConvolveWeightsParams<T> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, f32>,
+    ConvolveShape,
+    WeightsMmaPlan,
+);
+
+/// Convolutions of elements of this type on the tensor cores of Ampere and later: a kernel for each number of outputs of a tile.
+pub trait AmpereConvolve: Convolve {
+    /// 8.
+    type N8: Kernel<Params = AmpereConvolveParams<Self>>;
+    /// 32.
+    type N32: Kernel<Params = AmpereConvolveParams<Self>>;
+    /// 64.
+    type N64: Kernel<Params = AmpereConvolveParams<Self>>;
+    /// What makes the gradient of the weights of 16 outputs of a group or fewer.
+    type Weights16: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
+    /// What makes that of others.
+    type Weights64: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
+}
+
+macro_rules! ampere {
+    ($($type:ty),*) => {$(
+        impl AmpereConvolve for $type {
+            type N8 = mma::convolve_mma<$type, 1>;
+            type N32 = mma::convolve_mma<$type, 4>;
+            type N64 = mma::convolve_mma<$type, 8>;
+            type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
+            type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;
+        }
+    )*};
+}
+
+ampere!(bf16, f16);
 
 /// The parameters of [`convolve_wgmma`](fn@wgmma::convolve_wgmma).
 pub type HopperConvolveParams<T> = (

@@ -5,7 +5,8 @@
 //! axes, and `x` is 0 outside. Channels fall into groups, which have their own outputs.
 //!
 //! [`tiled`] is a product of matrices whose left one, of a line for each place of the output, is in no memory; [`direct`] computes an
-//! output by itself, for groups of few outputs; [`depthwise`] has several, for groups of one channel.
+//! output by itself, for groups of few outputs; [`depthwise`] has several, for groups of one channel. [`mma`] is for few channels or outputs
+//! on tensor cores.
 
 use cuda_std::prelude::*;
 
@@ -13,6 +14,7 @@ use crate::matmul::{span, unroll};
 
 pub mod depthwise;
 pub mod direct;
+pub mod mma;
 pub mod tiled;
 
 /// The shape of a convolution, and where elements lie. Axes that there are not have the length 1.

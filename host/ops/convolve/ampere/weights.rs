@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The gradient of the weights of few channels on tensor cores of Ampere and later.
+
+use cuda_std::launch::Kernel;
+use kernels_gpu::compiled::{AmpereConvolve, AmpereConvolveWeightsParams};
+use kernels_gpu::convolve::mma::weights::{OUTPUTS, WeightsMmaPlan, columns};
+use kernels_gpu::convolve::mma::{MmaPlan, PLACES, THREADS, WARPS, WIDE};
+use kernels_gpu::num::Num;
+use ndarray::{Ix3, Ix5};
+
+use super::{Lies, Wanted, is_taken, most_bytes};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::{LaunchConfig, Words};
+use crate::ops::convolve::Convolve;
+use crate::ops::convolve::forward::steps;
+use crate::ops::convolve::geometry::Problem;
+use crate::ops::matmul::{AMPERE, has_tensor_cores};
+
+/// Blocks of a multiprocessor.
+const BLOCKS: usize = 2;
+
+/// The plan, and how many groups of 16 outputs a warp has, if the kernel can have such operands.
+fn plan(problem: &Problem, x: Lies, gradient: Lies, most: u32) -> Option<(WeightsMmaPlan, usize)> {
+    let all = problem.taps() * problem.channels.next_multiple_of(2);
+    let is_small = problem.outputs <= 16 && all <= 8 * columns(1) && problem.groups.is_multiple_of(WARPS);
+    let (m, groups) = if is_small { (1, WARPS) } else { (4, 1) };
+    let of_block = if is_small { all } else { WARPS * 8 * columns(m) };
+    let rows = if is_small { 1 } else { problem.outputs.div_ceil(OUTPUTS) };
+    let with = |plan: &MmaPlan| WeightsMmaPlan {
+        of: MmaPlan {
+            columns: all.div_ceil(of_block) as u32,
+            ..*plan
+        },
+        rows: rows as u32,
+        wide: (gradient.by_16_bytes() && problem.outputs.is_multiple_of(WIDE)).into(),
+    };
+    let wanted = Wanted {
+        problem,
+        groups,
+        x,
+        most,
+    };
+    let products = PLACES * of_block.min(all);
+    let plan = wanted.plan(|plan| (with(plan).memory()[3], products))?;
+    Some((with(&plan), m))
+}
+
+/// The gradient of the weights, of a gradient of the output in C order: groups, outputs, taps with their channels; if the device has such
+/// tensor cores and the kernel is for such operands.
+pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + Num<Wide = f32>>(
+    problem: &Problem,
+    x: &DeviceArrayRef<T, Ix5>,
+    out: &DeviceArrayRef<T, Ix5>,
+) -> Result<Option<DeviceArray<T, Ix3>>> {
+    if !has_tensor_cores(x.stream(), AMPERE) || !is_taken(problem) || x.is_empty() || out.is_empty() {
+        return Ok(None);
+    }
+    let Some((plan, m)) = plan(problem, Lies::of(x), Lies::of(out), most_bytes(x.stream())) else {
+        return Ok(None);
+    };
+    match m {
+        1 => launch::<T, T::Weights16>(problem, plan, x, out).map(Some),
+        _ => launch::<T, T::Weights64>(problem, plan, x, out).map(Some),
+    }
+}
+
+fn launch<T, K>(
+    problem: &Problem,
+    plan: WeightsMmaPlan,
+    x: &DeviceArrayRef<T, Ix5>,
+    out: &DeviceArrayRef<T, Ix5>,
+) -> Result<DeviceArray<T, Ix3>>
+where
+    T: Convolve + Num<Wide = f32>,
+    K: Kernel<Params = AmpereConvolveWeightsParams<T>>,
+{
+    let stream = x.stream();
+    let shape = problem.to_kernel(steps(x), steps(out));
+    let tiles = plan.of.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * problem.images;
+    let beside = plan.rows as usize * plan.of.columns as usize * plan.of.slices as usize;
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let parts = (BLOCKS * multiprocessors / beside).clamp(1, tiles);
+    let depth = problem.taps() * problem.channels;
+    let sums = Ix3(parts, problem.groups * problem.outputs, depth);
+    let mut sums = DeviceArray::<f32, Ix3>::uninit(stream, sums)?;
+    let config = LaunchConfig {
+        dynamic_shared: plan.memory()[3] as usize,
+        ..LaunchConfig::new((parts * beside) as u32, THREADS as u32)
+    };
+    let args = (Words::of(x), Words::of(out), &mut sums, shape, plan);
+    // SAFETY: the kernel's contract: threads, memory and blocks are those of the plan, which is of the shape; the operands are those of
+    // the shape, and none is empty.
+    unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
+    let sums = T::of_sums(sums, true)?;
+    sums.into_shape(Ix3(problem.groups, problem.outputs, depth))
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The gradient of the weights of convolutions of few channels: products over places, of the gradient of the result with what the taps
+//! read, by the patches of [`convolve_mma`](super::convolve_mma()).
+//!
+//! The lines of a product are outputs, its columns taps and their channels. A block has a *part* of the tiles of all images, and its
+//! sums in registers. Of each tile it copies the gradient of its outputs into shared memory, from which `ldmatrix` takes it transposed,
+//! and the patch. A column's elements of neighbouring places are a stride apart there, so that a lane reads a word of a fragment as two
+//! elements.
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::mma::mma;
+use cuda_std::prelude::*;
+use cuda_std::{async_copy, matrix};
+
+use super::super::{ConvolveShape, divide};
+use super::patch::{Patch, Tile, pack};
+use super::{Input, MmaPlan, PLACES, STEP, THREADS, WARPS, WIDE};
+use crate::matmul::unroll;
+
+/// Outputs of a block, at most.
+pub const OUTPUTS: usize = 64;
+
+/// Elements from place to place of the gradient in shared memory: eight places are in different banks.
+const PITCH: u32 = OUTPUTS as u32 + 8;
+
+/// Columns of a warp, in units of 8, which has `m` times 16 outputs.
+pub const fn columns(m: usize) -> usize {
+    if m == 1 { 18 } else { 7 }
+}
+
+/// How the products fall to warps.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct WeightsMmaPlan {
+    /// The tiles and the patch, and in `groups` how many a block has: 1, or one for each warp. `slices` are the blocks that all groups
+    /// take, `columns` those that the columns of a group do.
+    pub of: MmaPlan,
+    /// Blocks that the outputs of a group take.
+    pub rows: u32,
+    /// Whether the gradient is copied by 16 bytes.
+    pub wide: u32,
+}
+
+impl WeightsMmaPlan {
+    /// Where the patch's table, the gradient and the patch begin in shared memory, and all its bytes.
+    #[inline(always)]
+    pub fn memory(&self) -> [u32; 4] {
+        let [of_table, of_patch] = self.of.bytes();
+        let table = 4 * PLACES as u32;
+        let gradient = table + of_table;
+        let patch = gradient + PLACES as u32 * PITCH * 2;
+        [table, gradient, patch, patch + of_patch]
+    }
+}
+
+/// The sums of the products of the gradient `gradient` of the result, in C order, and the input, for each part of the tiles: parts, outputs
+/// of all groups, taps and channels of a group, in C order.
+///
+/// A warp has `M` times 16 outputs of a group, and [`columns`] times 8 of its taps' channels.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads and the bytes of dynamic shared memory that [`WeightsMmaPlan::memory`] says; the grid has one axis, of
+/// `of.slices · of.columns · rows` blocks for each part, of which there are no more than tiles. `x` and `gradient` lie within their arrays,
+/// and there is an image, a place, a tap, a channel and an output; `sums` has the sums of all parts. Tiles and patches are of the shape, as
+/// [`convolve_mma`](super::convolve_mma()) says. Where `M` is 1, `of.groups` is as many as a block has warps, `of.columns` and `rows` are 1,
+/// and groups have no more outputs and columns than a warp; else `of.groups` is 1. Where `wide` is not 0, `gradient` is aligned to 16
+/// bytes, and so is each block's part of a place's outputs.
+#[kernel(T = [bf16, f16], M = [1, 4], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
+pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
+    x: &[T],
+    gradient: &[T],
+    sums: SliceMut<'_, f32>,
+    shape: ConvolveShape,
+    plan: WeightsMmaPlan,
+) {
+    let of = &plan.of;
+    let (rest, row) = divide(thread::block_idx_x() as usize, plan.rows);
+    let (rest, column) = divide(rest, of.columns);
+    let (part, slice) = divide(rest, of.slices);
+    let beside = plan.rows * of.columns * of.slices;
+    let parts = divide(thread::grid_dim_x() as usize, beside).0;
+    let warp = thread::thread_idx_x() / 32;
+    let group = slice as u32 * of.groups;
+    let (of_warp, column) = match M {
+        1 => (group + warp, 0),
+        _ => (group, (column as u32 * WARPS as u32 + warp) * 8 * columns(M) as u32),
+    };
+    let memory = cuda_std::shared::dynamic::<u8>();
+    let [of_table, of_gradient, of_patch, end] = plan.memory();
+    let cut = |from: u32, to: u32| {
+        // SAFETY: a part of the memory, by the kernel's contract.
+        unsafe { memory.subarray_unchecked(from as usize, (to - from) as usize) }
+    };
+    let block = Block::<T, M> {
+        gradient,
+        sums,
+        wide: plan.wide != 0,
+        row: row as u32 * OUTPUTS as u32,
+        group: of_warp,
+        column,
+        places: cut(0, of_table).cast(),
+        tile: cut(of_gradient, of_patch).cast(),
+        patch: Patch {
+            x,
+            shape,
+            plan: plan.of,
+            group,
+            table: cut(of_table, of_gradient).cast(),
+            memory: cut(of_patch, end).cast(),
+        },
+    };
+    // SAFETY: the kernel's contract. Both kinds of block have their sums in as many registers.
+    unsafe {
+        if M == 1 {
+            block.run::<18>(part, parts)
+        } else {
+            block.run::<7>(part, parts)
+        }
+    };
+}
+
+struct Block<'a, T, const M: usize> {
+    gradient: &'a [T],
+    sums: SliceMut<'a, f32>,
+    wide: bool,
+    /// The first output of the block, in its first group.
+    row: u32,
+    /// The warp's group, and its first column.
+    group: u32,
+    column: u32,
+    /// Where the first tap of each place of a tile is in the patch, in words.
+    places: Shared<u32>,
+    /// The gradient: places, and of each [`OUTPUTS`].
+    tile: Shared<u32>,
+    patch: Patch<'a, T>,
+}
+
+impl<T: Input, const M: usize> Block<'_, T, M> {
+    /// Outputs of a warp, or room for them.
+    const OF_WARP: u32 = 16 * M as u32;
+
+    /// Adds up the tiles of a part, and stores the sums.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract; `C` is [`columns`]`(M)`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn run<const C: usize>(&self, part: usize, parts: usize) {
+        let lane = thread::thread_idx_x() % 32;
+        let thread = thread::thread_idx_x();
+        // SAFETY: one of the places of a tile, of which there are as many as threads.
+        unsafe {
+            self.places
+                .set_unchecked(thread as usize, self.patch.first(self.patch.line(thread)))
+        };
+        self.patch.fill_table();
+        // Where outputs are not copied by 16 bytes, those that are not there stay zeros.
+        let mut word = thread;
+        while word < PLACES as u32 * PITCH / 2 {
+            // SAFETY: a word of the gradient's.
+            unsafe { self.tile.set_unchecked(word as usize, 0) };
+            word += THREADS as u32;
+        }
+        // Elements of the patch from the first tap of a place on, of each column of the lane; what is not there is that of the first.
+        let of_group = (self.group - self.patch.group) * self.patch.plan.channels;
+        let from: [u32; C] = cuda_std::array::from_fn(|i: usize| {
+            let column = self.column + 8 * i as u32 + lane / 4;
+            of_group + self.patch.pair(column / 2).map_or(0, |pair| 2 * pair.word + column % 2)
+        });
+        let mut sums = [[[0.0; 4]; C]; M];
+        let tiles = self.patch.tiles();
+        let mut number = part;
+        while number < tiles {
+            // What is read of the tables, and of the last tile.
+            thread::sync_threads();
+            let tile = self.patch.tile(number);
+            // SAFETY (of both): the kernel's contract; all threads are behind a barrier.
+            unsafe { self.fill(&tile) };
+            unsafe { self.patch.fill(&tile) };
+            async_copy::wait::<0>();
+            thread::sync_threads();
+            self.add(&from, &mut sums);
+            number += parts;
+        }
+        // SAFETY: the kernel's contract.
+        unsafe { self.store(part, &sums) };
+    }
+
+    /// Has the gradient of a tile copied, with zeros beyond the output's ends, and between the outputs of groups.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract. Nobody accesses the memory until a barrier.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn fill(&self, tile: &Tile) {
+        let shape = &self.patch.shape;
+        let thread = thread::thread_idx_x();
+        let first = (self.patch.group * shape.outputs + self.row) as usize;
+        // From which of those of the block, if there is such an output.
+        let of_block = |output: u32| {
+            let (group, output) = (output / Self::OF_WARP, output % Self::OF_WARP);
+            let is_there = group < self.patch.plan.groups && self.row + output < shape.outputs;
+            is_there.then_some((group * shape.outputs + output) as usize)
+        };
+        let source = |line: u32| {
+            let place = self.patch.line(line);
+            let at: [u32; 3] = cuda_std::array::from_fn(|axis: usize| tile.place[axis] + place[axis]);
+            let is_inside = at[0] < shape.output[0] && at[1] < shape.output[1] && at[2] < shape.output[2];
+            is_inside.then(|| {
+                tile.image
+                    .wrapping_mul(shape.out[0])
+                    .wrapping_add((at[0] as usize).wrapping_mul(shape.out[1]))
+                    .wrapping_add((at[1] as usize).wrapping_mul(shape.out[2]))
+                    .wrapping_add((at[2] as usize).wrapping_mul(shape.out[3]))
+                    .wrapping_add(first)
+            })
+        };
+        const ACROSS: u32 = (OUTPUTS / WIDE) as u32;
+        if self.wide {
+            let output = thread % ACROSS * WIDE as u32;
+            unroll!(8, i => {
+                let line = thread / ACROSS + (i * (PLACES / 8)) as u32;
+                let source = source(line).zip(of_block(output));
+                let from = self.gradient.as_ptr().wrapping_add(source.map_or(0, |(at, output)| at + output));
+                let to = (line * PITCH + output) * 2;
+                // SAFETY: outputs of a place, at a multiple of 16 bytes by the kernel's contract, or none, and room for them.
+                unsafe { async_copy::copy_16(self.tile, to, from.cast(), if source.is_some() { 16 } else { 0 }) };
+            });
+            async_copy::commit();
+        } else {
+            let source = source(thread);
+            let groups = self.patch.plan.groups;
+            let there = Ord::min(shape.outputs - self.row, Self::OF_WARP);
+            let mut group = 0;
+            while group < groups {
+                let mut first = 0;
+                while first < there {
+                    let mut values = [[T::ZERO; 2]; 4];
+                    if let Some(source) = source {
+                        let from = source + (group * shape.outputs + first) as usize;
+                        unroll!(4, i => {
+                            unroll!(2, j => {
+                                if first + ((2 * i + j) as u32) < there {
+                                    // SAFETY: an output of a place.
+                                    [values[i][j]] = unsafe { self.gradient.load_vec_unchecked::<1>(from + 2 * i + j) };
+                                }
+                            });
+                        });
+                    }
+                    unroll!(4, i => {
+                        if first + (2 * i as u32) < there {
+                            let to = thread * PITCH + group * Self::OF_WARP + first + 2 * i as u32;
+                            // SAFETY: room for a place's outputs.
+                            unsafe { self.tile.set_unchecked((to / 2) as usize, pack(values[i])) };
+                        }
+                    });
+                    first += 8;
+                }
+                group += 1;
+            }
+        }
+    }
+
+    /// Adds the products of a tile.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add<const C: usize>(&self, from: &[u32; C], sums: &mut [[[f32; 4]; C]; M]) {
+        let lane = thread::thread_idx_x() % 32;
+        let patch = self.patch.memory.cast::<u16>();
+        let of_group = (self.group - self.patch.group) * Self::OF_WARP;
+        let mut step = 0;
+        while step < PLACES as u32 {
+            let mut a = [[0; 4]; M];
+            unroll!(4, i => {
+                if i < M {
+                    // Of the transposed matrices lanes say where rows of eight outputs are, of places: upper left, lower left, and so on.
+                    let place = step + lane % 8 + lane / 16 * 8;
+                    let output = 16 * i as u32 + lane / 8 % 2 * 8;
+                    // SAFETY: eight outputs of a place, at a multiple of 8.
+                    a[i % M] = unsafe { matrix::ldmatrix_x4_trans(self.tile, (place * PITCH + of_group + output) * 2) };
+                }
+            });
+            // SAFETY (of all): of the places of a tile, and what taps read from them on, which the patch has.
+            let [p, q] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2) as usize) };
+            let [r, s] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2 + 8) as usize) };
+            unroll!(3, eight => {
+                unroll!(8, one => {
+                    if 8 * eight + one < C {
+                        let j = (8 * eight + one) % C;
+                        let element = |place: u32| u32::from(unsafe { patch.get_unchecked((2 * place + from[j]) as usize) });
+                        let b = [element(p) | element(q) << 16, element(r) | element(s) << 16];
+                        unroll!(4, i => {
+                            if i < M {
+                                sums[i % M][j] = mma::<T>(a[i % M], b, sums[i % M][j]);
+                            }
+                        });
+                    }
+                });
+            });
+            step += STEP as u32;
+        }
+    }
+
+    /// Stores the sums.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn store<const C: usize>(&self, part: usize, sums: &[[[f32; 4]; C]; M]) {
+        let shape = &self.patch.shape;
+        let lane = thread::thread_idx_x() % 32;
+        let depth = shape.depth();
+        let outputs = shape.groups as usize * shape.outputs as usize;
+        unroll!(3, eight => {
+            unroll!(8, one => {
+                let j = (8 * eight + one) % C;
+                let pair = self.patch.pair((self.column + 8 * j as u32) / 2 + lane % 4);
+                if 8 * eight + one < C && let Some(pair) = pair {
+                    let at = (pair.tap * shape.channels + pair.channel) as usize;
+                    let two = pair.channel + 1 < shape.channels;
+                    unroll!(4, i => {
+                        unroll!(2, h => {
+                            let output = self.row + (16 * i + 8 * h) as u32 + lane / 4;
+                            if i < M && output < shape.outputs {
+                                let output = self.group as usize * shape.outputs as usize + output as usize;
+                                let to = (part * outputs + output) * depth + at;
+                                let sums = sums[i % M][j];
+                                // SAFETY (of both): a weight of the part.
+                                unsafe { self.sums.set_vec_unchecked(to, [sums[2 * h]]) };
+                                if two {
+                                    unsafe { self.sums.set_vec_unchecked(to + 1, [sums[2 * h + 1]]) };
+                                }
+                            }
+                        });
+                    });
+                }
+            });
+        });
+    }
+}
