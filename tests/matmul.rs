@@ -65,6 +65,39 @@ fn product<T: Value>(a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
     Array2::from_shape_fn((a.nrows(), b.ncols()), |(i, j)| chain(a.row(i), b.column(j)))
 }
 
+/// The product with sums of so many chains, of which each has the next eight terms in turn; neighbours are added first.
+fn product_by<T: Value>(a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, chains: usize) -> Array2<T> {
+    Array2::from_shape_fn((a.nrows(), b.ncols()), |(i, j)| {
+        let mut sums = vec![T::ZERO; chains];
+        for (number, (&a, &b)) in a.row(i).iter().zip(b.column(j)).enumerate() {
+            let sum = &mut sums[number / 8 % chains];
+            *sum = a.mul_add(b, *sum);
+        }
+        while sums.len() > 1 {
+            sums = sums.chunks(2).map(|two| two[0].add(two[1])).collect();
+        }
+        sums[0]
+    })
+}
+
+/// Of how many chains the device's sums may be: on Hopper, those of `f64` by tiles of few rows are several.
+fn chains<T: Value>() -> &'static [usize] {
+    let is_double = std::any::TypeId::of::<T>() == std::any::TypeId::of::<f64>();
+    match is_double && device().properties().tensor_cores == Some((9, 0)) {
+        true => &[1, 2, 4, 8],
+        false => &[1],
+    }
+}
+
+/// Asserts that all elements are those that `wanted` makes of one number of chains.
+#[track_caller]
+fn assert_by_chains<T: Value>(got: &[T], wanted: impl Fn(usize) -> Vec<T>, what: &str) {
+    let is_by = |chains: usize| wanted(chains) == got;
+    if !chains::<T>().iter().skip(1).any(|&chains| is_by(chains)) {
+        assert_same(got, &wanted(1), what);
+    }
+}
+
 fn matrix<T: Value>(rows: usize, columns: usize, seed: u64) -> Array2<T> {
     let mut rng = rng(seed);
     Array2::from_shape_simple_fn((rows, columns), || T::small(&mut rng))
@@ -113,6 +146,8 @@ const ORDERS: [(bool, bool); 4] = [(false, false), (false, true), (true, false),
 fn check_matmul<T: Value>(m: usize, n: usize, k: usize, seed: u64) {
     let (a, b) = (matrix::<T>(m, k, seed), matrix::<T>(k, n, seed + 1000));
     let wanted = product(a.view(), b.view());
+    let (of_a, of_b) = (a.clone(), b.clone());
+    let by_chains = |chains| product_by(of_a.view(), of_b.view(), chains);
     for ((i, j), &sum) in wanted.indexed_iter().step_by(7) {
         T::check_sum(sum, a.row(i), b.column(j), "a sum in ascending order");
     }
@@ -120,7 +155,12 @@ fn check_matmul<T: Value>(m: usize, n: usize, k: usize, seed: u64) {
         let (a, b) = (Uploaded::new(&a, a_transposed), Uploaded::new(&b, b_transposed));
         let got = a.as_view().matmul(&b.as_view()).unwrap();
         let what = format!("{m} × {k} × {n}, transposed: {a_transposed} and {b_transposed}");
-        assert_equal(&got, &wanted, &what);
+        assert_eq!(got.shape(), wanted.shape(), "{what}");
+        assert_by_chains(
+            &elements(&got),
+            |chains| by_chains(chains).into_raw_vec_and_offset().0,
+            &what,
+        );
     }
 }
 
@@ -295,9 +335,20 @@ fn other_strides<T: Value>() {
     let (row, column) = (matrix::<T>(1, 35, 1), matrix::<T>(35, 1, 2));
     let (on_device, other) = (upload(&row), upload(&column));
     let repeated = on_device.view().broadcast([20, 35]).unwrap();
-    let wanted = product(row.broadcast((20, 35)).unwrap(), column.broadcast((35, 9)).unwrap());
+    let wanted = |chains| {
+        product_by(
+            row.broadcast((20, 35)).unwrap(),
+            column.broadcast((35, 9)).unwrap(),
+            chains,
+        )
+    };
     let got = repeated.matmul(&other.view().broadcast([35, 9]).unwrap()).unwrap();
-    assert_equal(&got, &wanted, "repeated rows and columns");
+    let what = "repeated rows and columns";
+    assert_by_chains(
+        &elements(&got),
+        |chains| wanted(chains).into_raw_vec_and_offset().0,
+        what,
+    );
 
     let cube = Array3::from_shape_vec((6, 7, 8), matrix::<T>(1, 336, 3).into_raw_vec_and_offset().0).unwrap();
     let on_device = upload(&cube);
@@ -315,13 +366,15 @@ fn other_strides<T: Value>() {
 fn check_batch<T: Value>(got: &DeviceArray<T, ndarray::Ix3>, a: ArrayView3<'_, T>, b: ArrayView3<'_, T>, what: &str) {
     let batch = if a.dim().0 == 1 { b.dim().0 } else { a.dim().0 };
     assert_eq!(got.shape(), [batch, a.dim().1, b.dim().2], "{what}");
-    let mut wanted = Vec::new();
-    for i in 0..batch {
-        let of = |x: &ArrayView3<'_, T>| if x.dim().0 == 1 { 0 } else { i };
-        let product = product(a.index_axis(Axis(0), of(&a)), b.index_axis(Axis(0), of(&b)));
-        wanted.extend(product);
-    }
-    assert_same(&elements(got), &wanted, what);
+    let wanted = |chains| {
+        let of = |x: &ArrayView3<'_, T>, i| if x.dim().0 == 1 { 0 } else { i };
+        let products = (0..batch).map(|i| {
+            let (a, b) = (a.index_axis(Axis(0), of(&a, i)), b.index_axis(Axis(0), of(&b, i)));
+            product_by(a, b, chains)
+        });
+        products.flatten().collect()
+    };
+    assert_by_chains(&elements(got), wanted, what);
 }
 
 fn batches<T: Value>() {
@@ -374,16 +427,19 @@ fn in_place<T: Value>() {
     let two = T::ONE.add(T::ONE);
     for (m, n, k) in [(7, 5, 9), (8, 12, 16), (40, 36, 3), (4, 4, 0)] {
         let (a, b, c) = (matrix::<T>(m, k, 1), matrix::<T>(k, n, 2), matrix::<T>(m, n, 3));
-        let sums = product(a.view(), b.view());
+        let sums = |chains| product_by(a.view(), b.view(), chains);
         for alpha in [T::ZERO, T::ONE, two, T::ONE.neg()] {
             for beta in [T::ZERO, T::ONE, two.neg()] {
                 let mut out = upload(&c);
                 out.gemm(alpha, &upload(&a), &upload(&b.t()).t(), beta).unwrap();
-                let wanted = Array2::from_shape_fn((m, n), |at| {
-                    let sum = if alpha == T::ZERO { T::ZERO } else { sums[at] };
-                    scaled(alpha, sum, beta, c[at])
-                });
-                assert_equal(&out, &wanted, &format!("{alpha:?} A B + {beta:?} C"));
+                let wanted = |chains| {
+                    let of = |(&sum, &old): (&T, &T)| {
+                        let sum = if alpha == T::ZERO { T::ZERO } else { sum };
+                        scaled(alpha, sum, beta, old)
+                    };
+                    sums(chains).iter().zip(&c).map(of).collect()
+                };
+                assert_by_chains(&elements(&out), wanted, &format!("{alpha:?} A B + {beta:?} C"));
 
                 let (x, mut y) = (b.column(0).to_owned(), upload(&c.column(0)));
                 y.gemv(alpha, &upload(&a), &upload(&x), beta).unwrap();

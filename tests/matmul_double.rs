@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of `f64` on tensor cores, simulated and real, Hopper's and by the instructions of a warp, to the last bit: each sum is
-//! a chain in the order of k.
+//! a chain in the order of k, or, of tiles of few rows, several that take eight elements of k in turn.
 
 use crate::common::device;
 use crate::matmul_chain::devices;
@@ -10,7 +10,7 @@ use cuda_std::tma::Swizzle;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{
-    DmmaShape, NARROW_TILE_N, PARTED_ROWS, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes,
+    DmmaShape, PARTED_ROWS, PARTED_TILE_N, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, handed_len, shared_bytes,
 };
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
@@ -85,8 +85,8 @@ struct Blocks {
     cut: u32,
     parts: u32,
     share: u32,
-    /// Whether tiles have half the columns.
-    is_narrow: bool,
+    /// Columns of a tile.
+    columns: usize,
 }
 
 const ONE_BLOCK: Blocks = Blocks {
@@ -94,7 +94,7 @@ const ONE_BLOCK: Blocks = Blocks {
     cut: 0,
     parts: 1,
     share: 0,
-    is_narrow: false,
+    columns: TILE_N,
 };
 
 impl Blocks {
@@ -118,7 +118,7 @@ fn launch<K: Kernel<Params = DmmaParams>>(
     let stream = c.stream().clone();
     let [batch, m, n] = *c.shape() else { unreachable!() };
     let k = if a.along_lines { a.array.shape()[1] } else { a.last };
-    let columns = if blocks.is_narrow { NARROW_TILE_N } else { TILE_N };
+    let columns = blocks.columns;
     let (a_view, b_view) = (a.view(), b.view());
     let (x, y) = (
         a_view.tensor_map(&a.tile(rows), Swizzle::B128).unwrap(),
@@ -135,7 +135,7 @@ fn launch<K: Kernel<Params = DmmaParams>>(
         m: m as u32,
         n: n as u32,
         k: k as u32,
-        is_narrow: blocks.is_narrow.into(),
+        columns: columns as u32,
         a_step: (a.array.shape()[0] > 1).into(),
         b_step: (b.array.shape()[0] > 1).into(),
         a_in_one: a.in_one.into(),
@@ -152,7 +152,7 @@ fn launch<K: Kernel<Params = DmmaParams>>(
     );
     let count = (blocks.count * blocks.parts) as usize;
     let unwritten = if blocks.parts > 1 { 0.0 } else { f64::NAN };
-    let mut partials = DeviceArray::from_elem(&stream, count * rows * TILE_N, unwritten).unwrap();
+    let mut partials = DeviceArray::from_elem(&stream, count * handed_len(rows), unwritten).unwrap();
     let mut flags = DeviceArray::zeros(&stream, count * WARPS).unwrap();
     let Scaling { alpha, beta, .. } = scaling;
     let args = (
@@ -252,6 +252,7 @@ fn check_layouts(
     [a_batch, b_batch]: [usize; 2],
     [m, n, k]: [usize; 3],
     scaling: Scaling,
+    slices: usize,
     launch: impl Fn([&Operand; 2], &mut DeviceArray<f64, Ix3>),
 ) {
     let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
@@ -263,7 +264,13 @@ fn check_layouts(
             let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
             launch([&x, &y], &mut c);
             let what = format!("{m} × {n} × {k} by {by}, along m {a_along_m}, along n {b_along_n}");
-            check(c.to_ndarray().unwrap().view(), a.view(), b.view(), scaling, &what);
+            check_sums(
+                c.to_ndarray().unwrap().view(),
+                [a.view(), b.view()],
+                scaling,
+                &what,
+                |terms| sum_of_slices(terms, slices),
+            );
         }
     }
 }
@@ -276,6 +283,7 @@ fn check_warps(batches: [usize; 2], shape: [usize; 3], scaling: Scaling) {
         batches,
         shape,
         scaling,
+        1,
         |operands, c| launch_warps(operands, c, scaling),
     );
 }
@@ -294,19 +302,67 @@ fn instructions_of_a_warp() {
     }
 }
 
-/// By tiles of each size.
+/// The chains of a sum by tiles of that many columns: warps that have 32 of them each have slices of k, in tiles of few rows.
+fn slices_of(rows: usize, columns: usize) -> usize {
+    if rows == PARTED_ROWS { WARPS * 32 / columns } else { 1 }
+}
+
+/// The sum of products by so many chains, of which each takes eight elements of k in turn; neighbours are added first.
+fn sum_of_slices(terms: &[(f64, f64)], slices: usize) -> f64 {
+    let mut sums = vec![0.0; slices];
+    for (number, eight) in terms.chunks(8).enumerate() {
+        let sum: &mut f64 = &mut sums[number % slices];
+        *sum = eight.iter().fold(*sum, |sum, (a, b)| a.mul_add(*b, sum));
+    }
+    while sums.len() > 1 {
+        sums = sums.chunks(2).map(|two| two[0] + two[1]).collect();
+    }
+    sums[0]
+}
+
+/// Checks `alpha · a b + beta · old`, with the sums that `sum` makes of their products' factors.
+#[track_caller]
+fn check_sums(
+    got: ArrayView3<'_, f64>,
+    [a, b]: [ArrayView3<'_, f64>; 2],
+    scaling: Scaling,
+    what: &str,
+    sum: impl Fn(&[(f64, f64)]) -> f64,
+) {
+    for ((p, i, j), &got) in got.indexed_iter() {
+        let row = a.slice(s![p % a.dim().0, i, ..]);
+        let column = b.slice(s![p % b.dim().0, .., j]);
+        let terms: Vec<_> = row.iter().copied().zip(column.iter().copied()).collect();
+        let wanted = scaling.of(sum(&terms));
+        assert_eq!(
+            got.to_bits(),
+            wanted.to_bits(),
+            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
+        );
+    }
+}
+
+/// By tiles of each size. Of tiles that have fewer columns than others each block has one.
 fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: Blocks, scaling: Scaling) {
-    for (rows, is_narrow) in [(32, true), (32, false), (64, false), (128, false)] {
-        let blocks = Blocks { is_narrow, ..blocks };
+    let few = PARTED_TILE_N.map(|columns| (PARTED_ROWS, columns));
+    for (rows, columns) in few.into_iter().chain([(64, TILE_N), (128, TILE_N)]) {
+        let blocks = if columns == TILE_N {
+            blocks
+        } else {
+            let tiles = shape[0].div_ceil(rows) * shape[1].div_ceil(columns);
+            Blocks::new((batches[0].max(batches[1]) * tiles) as u32, 0)
+        };
+        let blocks = Blocks { columns, ..blocks };
         let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| {
             launch_tiles(rows, blocks, operands, c, scaling);
         };
         check_layouts(
             &devices(),
-            &format!("{rows} rows, narrow {is_narrow}"),
+            &format!("{rows} rows, {columns} columns"),
             batches,
             shape,
             scaling,
+            slices_of(rows, columns),
             launch,
         );
     }
@@ -368,40 +424,44 @@ fn parts_of_k_side_by_side() {
         (34, 1, 1, [5, 6, 600]),
     ] {
         let [m, n, k]: [usize; 3] = [m, n, k];
-        let blocks = Blocks {
-            // One for each tile.
-            count: (batch * m.div_ceil(PARTED_ROWS) * n.div_ceil(NARROW_TILE_N)) as u32,
-            parts,
-            share,
-            ..ONE_BLOCK
-        };
         let (a, b) = (stack((batch, m, k), 7), stack((batch, k, n), 8));
-        for scaling in SCALINGS.into_iter().chain([PLAIN]) {
+        for (number, scaling) in SCALINGS.into_iter().chain([PLAIN]).enumerate() {
             for device in devices() {
                 let stream = device.default_stream();
                 for (a_along_m, b_along_n) in [(false, false), (false, true), (true, false), (true, true)] {
                     let x = Operand::new(stream, a.view(), a_along_m);
                     let y = Operand::new(stream, b.view().permuted_axes([0, 2, 1]), b_along_n);
                     let mut c = DeviceArray::from_elem(stream, (batch, m, n), scaling.old).unwrap();
+                    let columns = PARTED_TILE_N[(number + usize::from(a_along_m)) % 3];
                     let blocks = Blocks {
-                        is_narrow: a_along_m,
-                        ..blocks
+                        // One for each tile.
+                        count: (batch * m.div_ceil(PARTED_ROWS) * n.div_ceil(columns)) as u32,
+                        parts,
+                        share,
+                        columns,
+                        ..ONE_BLOCK
                     };
                     launch_tiles(PARTED_ROWS, blocks, [&x, &y], &mut c, scaling);
-                    let of_part = |part: u32| {
-                        let from = (part * share) as usize * TILE_K;
-                        from..if part + 1 == parts {
-                            k
-                        } else {
-                            from + share as usize * TILE_K
-                        }
+                    let sum = |terms: &[(f64, f64)]| {
+                        let of_part = |part: u32| {
+                            let from = (part * share) as usize * TILE_K;
+                            let to = if part + 1 == parts {
+                                k
+                            } else {
+                                from + share as usize * TILE_K
+                            };
+                            sum_of_slices(&terms[from..to], slices_of(PARTED_ROWS, columns))
+                        };
+                        (0..parts - 1).fold(of_part(parts - 1), |last, part| last + of_part(part))
                     };
                     let what = format!("{m} × {n} × {k} in {parts}, along m {a_along_m}, along n {b_along_n}");
-                    for ((p, i, j), &got) in c.to_ndarray().unwrap().indexed_iter() {
-                        let sum = |part| of_part(part).fold(0.0, |sum, l| a[[p, i, l]].mul_add(b[[p, l, j]], sum));
-                        let sums = (0..parts - 1).fold(sum(parts - 1), |last: f64, part| last + sum(part));
-                        assert_eq!(got.to_bits(), scaling.of(sums).to_bits(), "{what}: ({p}, {i}, {j})");
-                    }
+                    check_sums(
+                        c.to_ndarray().unwrap().view(),
+                        [a.view(), b.view()],
+                        scaling,
+                        &what,
+                        sum,
+                    );
                 }
             }
         }
@@ -455,8 +515,17 @@ fn views_of_any_strides() {
         for (i, (left, right)) in left.into_iter().zip(right).enumerate() {
             let product = x.slice(left).unwrap().batched_matmul(&y.slice(right).unwrap()).unwrap();
             let (a, b) = (a.slice(left), b.slice(right));
-            let what = format!("views {i}");
-            check(product.to_ndarray().unwrap().view(), a, b, PLAIN, &what);
+            let product = product.to_ndarray().unwrap();
+            let is_sum_of = |slices: usize| {
+                product.indexed_iter().all(|((p, i, j), got)| {
+                    let row = a.slice(s![p % a.dim().0, i, ..]);
+                    let column = b.slice(s![p % b.dim().0, .., j]);
+                    let terms: Vec<_> = row.iter().copied().zip(column.iter().copied()).collect();
+                    got.to_bits() == sum_of_slices(&terms, slices).to_bits()
+                })
+            };
+            // By tiles of any size, the same for all elements.
+            assert!([1, 2, 4, 8].into_iter().any(is_sum_of), "views {i}");
         }
     }
 }

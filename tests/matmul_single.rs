@@ -9,8 +9,25 @@ use kernels_gpu::compiled::SimtParams;
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{KMajor, MnMajor};
 use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
-use ndarray::{Array1, Array3, ArrayView3, Ix3, s};
+use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
 use warpsmith::{DeviceArray, LaunchConfig, Stream};
+
+/// Checks `alpha · a b + beta · old`.
+#[track_caller]
+fn check(got: ArrayView3<'_, f32>, a: ArrayView3<'_, f32>, b: ArrayView3<'_, f32>, scaling: Scaling, what: &str) {
+    for ((p, i, j), &got) in got.indexed_iter() {
+        let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
+        let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
+        let (row, column) = (row.row(i), column.column(j));
+        let terms = || row.iter().zip(&column);
+        let wanted = scaling.of(terms().fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum)));
+        assert_eq!(
+            got.to_bits(),
+            wanted.to_bits(),
+            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
+        );
+    }
+}
 
 /// Matrices on the device as the kernel takes them, with rows that are longer than theirs.
 fn operand(stream: &Stream, of: ArrayView3<'_, f32>) -> DeviceArray<f32, Ix3> {

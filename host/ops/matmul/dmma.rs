@@ -7,7 +7,7 @@ use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{
-    DmmaShape, NARROW_TILE_N, PARTED_ROWS, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, shared_bytes,
+    DmmaShape, PARTED_ROWS, PARTED_TILE_N, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, handed_len, shared_bytes,
 };
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
@@ -41,19 +41,17 @@ pub(super) fn multiply<D: Dimension>(
     let choice = choices::choice(Factors::F64, &product.shape, stream)?;
     let rows_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
     let elsewhere = rows_of(Chosen::Gemm);
-    let rows = (finish.alpha != 0.0 && is_hopper(stream) && elsewhere.is_none())
-        .then(|| {
-            let best = || best_rows(&product.shape, multiprocessors);
-            let few = || (has_few_tiles(&product.shape, multiprocessors) && lies(&product)).then_some(32);
-            rows_of(Chosen::Dmma).or_else(best).or_else(few)
+    let plan = (finish.alpha != 0.0 && is_hopper(stream) && elsewhere.is_none())
+        .then(|| match rows_of(Chosen::Dmma) {
+            Some(rows) => Plan::best(&product.shape, multiprocessors, Some(rows)),
+            None => Plan::best(&product.shape, multiprocessors, None).filter(|plan| {
+                plan.pays(&product.shape, multiprocessors)
+                    || has_few_tiles(&product.shape, multiprocessors) && lies(&product)
+            }),
         })
         .flatten();
-    let launch = rows.and_then(|rows| {
-        let tile = tile(&product.shape, rows, multiprocessors);
-        let shares = Shares::new(&product.shape, tile, multiprocessors);
-        Some((tile, shares.parts, dmma_shape(&product.shape, tile, shares)?))
-    });
-    let Some((tile, parts, shape)) = launch else {
+    let launch = plan.and_then(|plan| Some((plan, dmma_shape(&product.shape, plan)?)));
+    let Some((Plan { tile, parts, .. }, shape)) = launch else {
         let chosen = rows_of(Chosen::Dmma).is_some();
         let able = finish.alpha != 0.0 && elsewhere.is_none() && is_of_data_centres(stream);
         let shape = (able && (chosen || pays_by_warps(&product.shape, multiprocessors)))
@@ -130,22 +128,12 @@ fn by_warps<D: Dimension>(
     launch.run::<gemm_f64_mma, _, _>(config, out, finish)
 }
 
-/// The tile of so many rows: narrow, if each of these has a multiprocessor of its own. Two narrow ones take longer than one of all
-/// columns.
-fn tile(shape: &GemmShape, rows: usize, multiprocessors: usize) -> [usize; 2] {
-    let narrow = [PARTED_ROWS, NARROW_TILE_N];
-    match rows == PARTED_ROWS && blocks(shape, narrow) <= multiprocessors {
-        true => narrow,
-        false => [rows, TILE_N],
-    }
-}
-
-/// The shape of the kernel's launch with such tiles that are shared out so, if its numbers fit.
-fn dmma_shape(shape: &GemmShape, tile: [usize; 2], shares: Shares) -> Option<DmmaShape> {
+/// The shape of the kernel's launch by a plan, if its numbers fit.
+fn dmma_shape(shape: &GemmShape, plan: Plan) -> Option<DmmaShape> {
     Some(DmmaShape {
-        is_narrow: (tile[1] == NARROW_TILE_N).into(),
-        whole: u32::try_from(shares.whole).ok()?,
-        share: shares.share,
+        columns: plan.tile[1] as u32,
+        whole: u32::try_from(plan.whole).ok()?,
+        share: plan.share,
         batch: coordinates(shape.batch)?,
         m: coordinates(shape.m)?,
         n: coordinates(shape.n)?,
@@ -186,6 +174,31 @@ fn blocks(shape: &GemmShape, tile: [usize; 2]) -> usize {
     of_product.saturating_mul(shape.batch)
 }
 
+/// A size of tiles, and what it takes on an H100, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Size {
+    tile: [usize; 2],
+    /// A step of [`TILE_K`] along k, where most multiprocessors have a tile.
+    step: usize,
+    /// To add the sums of a part of k that is side by side with others.
+    adding: usize,
+}
+
+const fn size(tile: [usize; 2], step: usize, adding: usize) -> Size {
+    Size { tile, step, adding }
+}
+
+const SIZES: [Size; 5] = [
+    size([128, TILE_N], 1270, 0),
+    size([64, TILE_N], 668, 0),
+    size([PARTED_ROWS, PARTED_TILE_N[2]], 345, 750),
+    size([PARTED_ROWS, PARTED_TILE_N[1]], 156, 500),
+    size([PARTED_ROWS, PARTED_TILE_N[0]], 95, 400),
+];
+
+/// What it takes beyond that until the sums of parts that are side by side are in one place, in nanoseconds.
+const GATHERING: usize = 450;
+
 /// What one block takes to hand a tile's sums over to another, in steps along k of such tiles.
 const HANDING_OVER: usize = 4;
 
@@ -195,42 +208,62 @@ const MAX_PARTS: usize = 16;
 /// The least steps of such a part.
 const LEAST_STEPS: usize = 8;
 
-/// What it takes to have the sums of parts that are side by side in one place, in steps, and what each part takes beyond that.
-const GATHERING: [usize; 2] = [2, 2];
-
-/// How the tiles are shared out among the multiprocessors, a block each.
+/// By which tiles products are computed, and how these are shared out among the multiprocessors, a block each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shares {
+struct Plan {
+    tile: [usize; 2],
     /// Tiles that are not shared by blocks that hand over to each other.
     whole: usize,
     /// Parts of k of each tile that blocks compute side by side.
     parts: u32,
     /// Steps along k that a block has of such a part, or of the tiles that are cut.
     share: u32,
-    /// What the block with the most to do takes, in steps.
-    steps: usize,
+    /// What the block with the most to do takes for its steps, and for what it has from others, in nanoseconds.
+    time: usize,
 }
 
-impl Shares {
-    /// Those with such tiles. If the last round would leave multiprocessors idle, its tiles and those of the round
-    /// before are cut along k, so that all have the same, unless handing over takes longer than that saves. A tile has one cut at
-    /// most then, and its beginning is there long before its end is wanted.
-    fn new(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize) -> Self {
+impl Plan {
+    /// The one that takes the least time, by tiles of so many rows, if that is said.
+    fn best(shape: &GemmShape, multiprocessors: usize, rows: Option<usize>) -> Option<Self> {
+        let sizes = SIZES
+            .into_iter()
+            .filter(|size| rows.is_none_or(|rows| rows == size.tile[0]));
+        let plans = sizes.filter_map(|size| Self::new(shape, size, multiprocessors));
+        plans.min_by_key(|plan| plan.time)
+    }
+
+    /// By tiles of that size. If the last round would leave multiprocessors idle, its tiles and those of the
+    /// round before are cut along k, so that all have the same, unless handing over takes longer than that saves. A tile has one cut
+    /// at most then, and its beginning is there long before its end is wanted. Of tiles of fewer columns than others each
+    /// has a multiprocessor: two of them take longer than one of all columns.
+    fn new(shape: &GemmShape, Size { tile, step, adding }: Size, multiprocessors: usize) -> Option<Self> {
         let (tiles, of_tile) = (blocks(shape, tile), shape.k.div_ceil(TILE_K));
+        let after = |steps: usize| steps.saturating_mul(step);
         let whole = Self {
+            tile,
             whole: tiles,
             parts: 1,
             share: 0,
-            steps: tiles.div_ceil(multiprocessors).saturating_mul(of_tile),
+            time: after(tiles.div_ceil(multiprocessors).saturating_mul(of_tile)),
         };
         let last = tiles % multiprocessors;
-        if tile[0] == PARTED_ROWS && tiles > 0 && tiles < multiprocessors {
-            let parted =
-                (2..=MAX_PARTS.min(multiprocessors / tiles)).filter_map(|parts| Self::in_parts(tiles, of_tile, parts));
-            return parted.chain([whole]).min_by_key(|shares| shares.steps).unwrap_or(whole);
+        if tile[1] < TILE_N && tiles > multiprocessors {
+            return None;
+        }
+        if tile[0] == PARTED_ROWS && (1..multiprocessors).contains(&tiles) {
+            let parted = (2..=MAX_PARTS.min(multiprocessors / tiles)).filter_map(|parts| {
+                let (parts, share) = Self::in_parts(tiles, of_tile, parts)?;
+                Some(Self {
+                    parts,
+                    share,
+                    time: after(share as usize).saturating_add(GATHERING + adding * (parts as usize - 1)),
+                    ..whole
+                })
+            });
+            return parted.chain([whole]).min_by_key(|plan| plan.time);
         }
         if tiles < multiprocessors || last == 0 {
-            return whole;
+            return Some(whole);
         }
         let cut = multiprocessors + last;
         let share = cut.saturating_mul(of_tile).div_ceil(multiprocessors);
@@ -238,41 +271,39 @@ impl Shares {
         let counted = u32::try_from(share)
             .ok()
             .filter(|_| u32::try_from(share.saturating_mul(multiprocessors)).is_ok());
-        let shares = counted.map(|counted| Self {
+        let in_shares = counted.map(|counted| Self {
             whole: tiles - cut,
-            parts: 1,
             share: counted,
-            steps: (tiles - cut) / multiprocessors * of_tile + share + HANDING_OVER,
+            time: after((tiles - cut) / multiprocessors * of_tile + share + HANDING_OVER),
+            ..whole
         });
-        shares.filter(|shares| shares.steps < whole.steps).unwrap_or(whole)
+        in_shares.filter(|plan| plan.time < whole.time).or(Some(whole))
     }
 
-    /// Those of tiles of so many steps in that many parts, side by side.
-    fn in_parts(tiles: usize, of_tile: usize, parts: usize) -> Option<Self> {
+    /// How many parts tiles of so many steps are in, which are to be so many, and the steps of each but the last.
+    fn in_parts(tiles: usize, of_tile: usize, parts: usize) -> Option<(u32, u32)> {
         let share = of_tile.div_ceil(parts);
         // The last part has what the others leave.
         let parts = of_tile.div_ceil(share.max(1));
         // The kernel counts a part's steps times a block's number in 32 bits.
         let is_counted = u32::try_from(share.saturating_mul(tiles)).is_ok();
-        (share >= LEAST_STEPS && parts > 1 && is_counted).then_some(Self {
-            whole: tiles,
-            parts: parts as u32,
-            share: u32::try_from(share).ok()?,
-            steps: share + GATHERING[0] + GATHERING[1] * parts,
-        })
+        let is_one = share >= LEAST_STEPS && parts > 1 && is_counted;
+        Some((parts as u32, u32::try_from(share).ok()?)).filter(|_| is_one)
     }
-}
 
-/// The rows of tiles with which tensor cores are done first, unless the ordinary cores are done earlier still: theirs are
-/// smaller, so that more multiprocessors have one.
-fn best_rows(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
-    let cost = |rows: usize, weight| {
-        let steps = Shares::new(shape, [rows, TILE_N], multiprocessors).steps;
-        steps.saturating_mul(rows * TILE_N * weight)
-    };
-    let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
-    let (cost, rows) = (cost(128, 19), 128).min((cost(64, 20), 64)).min((cost(32, 25), 32));
-    (cost < elsewhere.saturating_mul(shape.k.div_ceil(TILE_K))).then_some(rows)
+    /// Whether the tensor cores are done ahead of the ordinary ones, whose tiles are smaller, so that more multiprocessors have one.
+    fn pays(&self, shape: &GemmShape, multiprocessors: usize) -> bool {
+        let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
+        // By measured products: 19 for each element of a tile of 128 × 128, where the largest tile elsewhere has 40.
+        let Size {
+            tile: [rows, columns],
+            step,
+            ..
+        } = SIZES[0];
+        let steps = shape.k.div_ceil(TILE_K);
+        let elsewhere = elsewhere as u128 * step as u128 * steps as u128 / (rows * columns * 19) as u128;
+        (self.time as u128) < elsewhere
+    }
 }
 
 struct Launch<'a> {
@@ -321,14 +352,14 @@ impl Launch<'_> {
         if self.parts > 1 {
             // Zeros, which are there again behind the launch.
             let handing = self.blocks as usize * (self.parts as usize - 1);
-            let mut partials = self.stream.take_zeros::<f64>(handing * rows * TILE_N)?;
+            let mut partials = self.stream.take_zeros::<f64>(handing * handed_len(rows))?;
             let mut flags = self.stream.take_counters(0)?;
             self.launch::<K, D>([&a, &b], out, shape, finish, &mut partials, &mut flags)?;
             partials.give_back();
             return Ok(());
         }
         let handing = if self.shape.share > 0 { self.blocks as usize } else { 0 };
-        let mut partials = DeviceArray::uninit(self.stream, Ix1(handing * rows * TILE_N))?;
+        let mut partials = DeviceArray::uninit(self.stream, Ix1(handing * handed_len(rows)))?;
         let mut flags = self.stream.take_counters(handing * WARPS)?;
         self.launch::<K, D>([&a, &b], out, shape, finish, &mut partials, &mut flags)?;
         flags.give_back();
@@ -376,17 +407,18 @@ mod tests {
         }
     }
 
-    fn rows(batch: usize, m: usize, n: usize) -> Option<usize> {
-        best_rows(&shape([batch, m, n, 100]), 132)
+    /// The tile by which products are computed, if tensor cores are done first.
+    fn tile([batch, m, n, k]: [usize; 4]) -> Option<[usize; 2]> {
+        let shape = shape([batch, m, n, k]);
+        let plan = Plan::best(&shape, 132, None)?;
+        plan.pays(&shape, 132).then_some(plan.tile)
     }
 
     #[test]
     fn tiles_are_cut_where_the_last_round_is_not_full() {
         let of = |batch, side, k| {
-            let Shares {
-                whole, share, steps, ..
-            } = Shares::new(&shape([batch, side, side, k]), [128, TILE_N], 132);
-            (whole, share, steps)
+            let plan = Plan::new(&shape([batch, side, side, k]), size([128, TILE_N], 1, 0), 132).unwrap();
+            (plan.whole, plan.share, plan.time)
         };
         // One round at most, and rounds that are full.
         assert_eq!(of(1, 1024, 1024), (64, 0, 64));
@@ -400,11 +432,10 @@ mod tests {
         // Each share has a tile's steps at least, and all tiles are in the shares.
         for tiles in 133..800 {
             for k in [16, 100, 1000, 5000] {
-                let Shares {
-                    whole, share, steps, ..
-                } = Shares::new(&shape([tiles, 128, 128, k]), [128, TILE_N], 132);
+                let plan = Plan::new(&shape([tiles, 128, 128, k]), size([128, TILE_N], 1, 0), 132).unwrap();
+                let Plan { whole, share, time, .. } = plan;
                 let of_tile = k.div_ceil(TILE_K);
-                assert!(steps <= tiles.div_ceil(132) * of_tile);
+                assert!(time <= tiles.div_ceil(132) * of_tile);
                 if share > 0 {
                     assert!(whole % 132 == 0 && share as usize >= of_tile, "{tiles} tiles, {k}");
                     assert!(share as usize * 132 >= (tiles - whole) * of_tile, "{tiles} tiles, {k}");
@@ -419,11 +450,13 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_device() {
-        assert_eq!([rows(1, 1, 1), rows(1, 200, 200), rows(1000, 20, 20)], [None; 3]);
-        assert_eq!([rows(1, 512, 512), rows(200, 20, 128)], [Some(32); 2]);
-        assert_eq!([rows(1, 1024, 1024), rows(100, 64, 128)], [Some(64); 2]);
-        assert_eq!([rows(1, 4096, 4096), rows(1, 8192, 8192)], [Some(128); 2]);
-        assert_eq!(rows(1, 0, 5), None);
+        assert_eq!(tile([1, 0, 5, 100]), None);
+        let of = |side| tile([1, side, side, side]);
+        assert_eq!([128, 256, 320].map(of), [Some([32, 32]); 3]);
+        assert_eq!([384, 448, 512].map(of), [Some([32, 64]); 3]);
+        assert_eq!([576, 640, 768, 896].map(of), [Some([32, 128]); 4]);
+        assert_eq!([1024, 1152].map(of), [Some([64, 128]); 2]);
+        assert_eq!([2048, 4096, 8192].map(of), [Some([128, 128]); 3]);
     }
 
     #[test]
@@ -436,33 +469,41 @@ mod tests {
     #[test]
     fn few_tiles_with_a_long_k_are_in_parts() {
         let of = |m, n, k| {
-            let shape = shape([1, m, n, k]);
-            let tile = tile(&shape, 32, 132);
-            let Shares { parts, share, .. } = Shares::new(&shape, tile, 132);
-            (tile[1], parts, share)
+            let Plan { tile, parts, .. } = Plan::best(&shape([1, m, n, k]), 132, None).unwrap();
+            (tile, parts)
         };
-        assert_eq!([of(512, 512, 512), of(200, 200, 200)], [(64, 1, 0); 2]);
-        assert_eq!(of(256, 256, 256), (64, 2, 8));
-        assert_eq!(of(640, 640, 640), (128, 1, 0));
-        assert_eq!(of(256, 256, 65536), (64, 4, 1024));
-        assert_eq!(of(1, 1, 100), (64, 1, 0));
+        assert_eq!(of(512, 512, 512), ([32, 64], 1));
+        assert_eq!(of(256, 256, 256), ([32, 32], 1));
+        assert_eq!(of(640, 640, 640), ([32, 128], 1));
+        assert_eq!(of(256, 256, 512), ([32, 32], 2));
+        assert_eq!(of(256, 256, 4096), ([32, 64], 4));
+        assert_eq!(of(128, 128, 8192), ([32, 32], 8));
+        assert_eq!(of(512, 512, 4096), ([32, 64], 1));
+        assert_eq!(of(1, 1, 100), ([32, 32], 1));
         // No part is empty, nor is the last one longer than the others, and each block has a multiprocessor.
         for tiles in 1..=132 {
             for k in [1, 16, 100, 500, 1000, 5000, 100_000] {
-                let shape = shape([tiles, 32, 64, k]);
-                let Shares { parts, share, .. } = Shares::new(&shape, [32, 64], 132);
-                let steps = k.div_ceil(TILE_K);
-                assert!(tiles * parts as usize <= 132);
-                if parts > 1 {
-                    let ahead = (parts as usize - 1) * share as usize;
-                    assert!(ahead < steps && steps - ahead <= share as usize, "{tiles}, {k}");
-                } else {
-                    assert_eq!(share, 0);
+                for columns in PARTED_TILE_N {
+                    let shape = shape([tiles, 32, columns, k]);
+                    let plan = Plan::new(&shape, size([PARTED_ROWS, columns], 200, 500), 132).unwrap();
+                    let steps = k.div_ceil(TILE_K);
+                    assert!(tiles * plan.parts as usize <= 132);
+                    if plan.parts > 1 {
+                        let ahead = (plan.parts as usize - 1) * plan.share as usize;
+                        assert!(ahead < steps && steps - ahead <= plan.share as usize, "{tiles}, {k}");
+                    } else {
+                        assert_eq!(plan.share, 0);
+                    }
                 }
             }
         }
         // Steps of all parts are counted in 32 bits.
-        assert!(Shares::new(&shape([1, 32, 64, 1 << 31]), [32, 64], 132).parts > 1);
+        assert!(
+            Plan::new(&shape([1, 32, 64, 1 << 31]), size([32, 64], 200, 500), 132)
+                .unwrap()
+                .parts
+                > 1
+        );
     }
 
     #[test]

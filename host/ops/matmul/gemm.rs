@@ -228,9 +228,10 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
     ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on
-    ///   Hopper, where the result has few tiles and k is some hundreds at least, is summed in up to 16 parts of k, which are then
-    ///   added: there the bits depend on the device's number of multiprocessors, and on the number of products of a batch.
-    ///   An element's error is at most `k u Σ|a||b|`.
+    ///   Hopper, where the result has few tiles, is summed in two to eight chains, of which each has the next eight elements of k in
+    ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: there the bits
+    ///   depend on the device's number of multiprocessors, on the number of products of a batch, and on whether operands have to be
+    ///   copied. An element's error is at most `k u Σ|a||b|`.
     /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on, of `f16` from Turing on, does
     ///   it on its tensor cores, which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any
     ///   other device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between
@@ -253,7 +254,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// * `f16` and `bf16` on other GPUs from Ampere on: tiles of 64 × 64 to 128 × 256, a block each (CUTLASS 2, NVIDIA,
     ///   2020);
     /// * `f16` on Turing, and `f64` on a GPU of compute capability 8.0 or 10.0: the same by tiles of 128 × 128; `f64` on Hopper:
-    ///   tiles of 128 × 128 to 32 × 64, the last of which are cut along k among the multiprocessors, or, where there are few, all.
+    ///   tiles of 128 × 128 to 32 × 32, the last of which are cut along k among the multiprocessors, or, where there are few, all.
     ///
     /// The first copies no operand, transposed or not. The others read lines without gaps between their elements that begin
     /// at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix (with the smaller tiles

@@ -53,7 +53,7 @@ use crate::stream::Stream;
 ///
 /// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo 2^32;
 /// large products of `f64` by the tensor cores of A100, H100 and later chips of data centres, with the same bits but for those
-/// with few rows and columns and a long k on Hopper ([`matmul`](DeviceArrayRef::matmul)). Products of `f16` and `bf16` are summed
+/// with few rows and columns on Hopper ([`matmul`](DeviceArrayRef::matmul)). Products of `f16` and `bf16` are summed
 /// in `f32` and rounded once at the end: by the tensor cores of a GPU from Ampere on, those of `f16` from Turing on, elsewhere as
 /// `f32`.
 pub trait MatMul: Element + sealed::Sealed {

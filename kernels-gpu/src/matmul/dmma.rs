@@ -4,8 +4,9 @@
 //! A block computes tiles of `C` of `ROWS` × 128 elements, one after another, in the frame of [`simt`](super::simt): one
 //! thread of the first warpgroup has the tensor memory accelerator copy tiles of `A` and `B`, 16 elements of k at a time,
 //! into a ring of stages in shared memory; eight warps multiply them (`mma.sync.m16n8k8`), each 32 rows × 64 columns (of
-//! tiles of 64 rows: × 32, of 32 rows: × 16), with the sums in registers. Where tiles are few, those of 32 rows have 64 columns
-//! ([`NARROW_TILE_N`]), of which a warp has 16 × 16.
+//! tiles of 64 rows or fewer: × 32), with the sums in registers. Tiles of 32 rows may have 64 or 32 columns, too, where they are
+//! few; the warps that have the same rows and columns of them have eight elements of k each in turn (`slices`), and add up their
+//! sums in the end.
 //!
 //! A warp computes `Cᵀ = Bᵀ Aᵀ`: 16 columns of `C` are rows of the instruction's first operand, 8 rows of `C` the columns
 //! of its second. A lane then has two columns of `C` that are neighbours, so that it reads them from shared memory, where
@@ -26,10 +27,12 @@
 //! are parts, which the host says.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / 128)`. Each element of `C` is a chain of
-//! instructions in the order of k, of eight products each, which are fused multiply-adds.
+//! instructions in the order of k, of eight products each, which are fused multiply-adds; by tiles of 32 rows it is two, four or
+//! eight chains (of 128, 64 and 32 columns), of which each has the next eight elements of k in turn; neighbours are added first.
 
 mod handed;
 mod parts;
+mod slices;
 
 use core::marker::PhantomData;
 
@@ -63,8 +66,11 @@ pub const WARPS: usize = 8;
 /// Columns of a block's tile, or the most that it has.
 pub const TILE_N: usize = 128;
 
-/// Columns of a narrow tile, which has [`PARTED_ROWS`] rows.
-pub const NARROW_TILE_N: usize = 64;
+/// Columns that a tile of [`PARTED_ROWS`] rows may have: each warp has 32 of them.
+pub const PARTED_TILE_N: [usize; 3] = [32, 64, TILE_N];
+
+/// Columns of a warp's part of a tile of [`PARTED_ROWS`] rows.
+const WARP_COLUMNS: u32 = 32;
 
 /// Elements along k of a stage, and lines of a box of an operand that lies along them: 128 bytes.
 pub const TILE_K: usize = 16;
@@ -77,7 +83,7 @@ const WARP_ROWS: u32 = 32;
 
 /// Groups of 16 columns of a warp's tile.
 const fn groups(rows: usize) -> usize {
-    rows / 32
+    if rows == 128 { 4 } else { 2 }
 }
 
 /// Warps side by side.
@@ -98,9 +104,20 @@ const fn a_len(rows: usize) -> usize {
 /// Elements of a stage's tile of `B`.
 const B_LEN: usize = TILE_N * TILE_K;
 
+/// The sums of a block's warps, which those of tiles of so many rows have one after another in memory where blocks hand them over.
+pub const fn handed_len(rows: usize) -> usize {
+    WARPS * sums_of_warp(rows)
+}
+
+/// The sums of a warp.
+const fn sums_of_warp(rows: usize) -> usize {
+    WARP_ROWS as usize * 16 * groups(rows)
+}
+
 /// The dynamic shared memory in bytes of a launch with tiles of so many rows: they are aligned to 1024.
 pub const fn shared_bytes(rows: usize) -> usize {
-    1024 + stages(rows) * (8 * (a_len(rows) + B_LEN) + 16)
+    let exchanged = if rows == PARTED_ROWS { slices::EXCHANGED_LEN } else { 0 };
+    1024 + stages(rows) * (8 * (a_len(rows) + B_LEN) + 16) + 8 * exchanged
 }
 
 /// The shape of a batch of products.
@@ -115,8 +132,8 @@ pub struct DmmaShape {
     pub n: u32,
     /// Columns of `A` and rows of `B`: 1 at least.
     pub k: u32,
-    /// Whether tiles of [`PARTED_ROWS`] rows have [`NARROW_TILE_N`] columns: not 0, or 0, as of others.
-    pub is_narrow: u32,
+    /// Columns of a tile: [`TILE_N`], or, of tiles of [`PARTED_ROWS`] rows, one of [`PARTED_TILE_N`].
+    pub columns: u32,
     /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
     pub a_step: u32,
     /// The same of `B`.
@@ -139,12 +156,13 @@ pub struct DmmaShape {
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory. The grid's second axis has the parts of k;
-/// if there are several, `ROWS` are [`PARTED_ROWS`], all tiles are whole, and the first axis has a block for each. The maps have the
+/// if there are several, or fewer columns than [`TILE_N`], `ROWS` are [`PARTED_ROWS`], all tiles are whole, and the first axis has a
+/// block for each. The maps have the
 /// products first, and the swizzle of 128 bytes. Of what lies along k there are two axes more, and a tile of theirs is `ROWS` ×
-/// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or [`NARROW_TILE_N`] × `TILE_K`. Of what lies along its lines there are three:
+/// [`TILE_K`] of `a` and `shape.columns` × `TILE_K` of `b`. Of what lies along its lines there are three:
 /// pieces of 16 lines, k, and the lines of a piece, and a tile has as many pieces as the block's; or one piece of all lines, of which a
 /// tile has 16. `c` has as many elements as the products. The addends are as [`Epilogue::new`] says. If tiles are cut,
-/// `partials` has `ROWS` × `TILE_N` elements, and `flags` [`WARPS`] words, for each block; if they are in parts, `partials` has as many
+/// `partials` has [`handed_len`] elements, and `flags` [`WARPS`] words, for each block; if they are in parts, `partials` has as many
 /// elements for each block but those with the last part.
 #[kernel(
     A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [32, 64, 128],
@@ -257,6 +275,14 @@ struct Fragments {
     b: [[f64; 4]; 4],
 }
 
+/// Where four of a lane's sums are in `C`: of two rows, each in that column and the one behind it.
+#[derive(Clone, Copy)]
+struct Piece {
+    product: u32,
+    rows: [u32; 2],
+    column: u32,
+}
+
 /// How far a stage's elements are from those of the first.
 #[derive(Clone, Copy)]
 struct Stage {
@@ -304,7 +330,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         if thread::thread_idx_x() == 0 {
             for stage in 0..Self::STAGES {
                 block.full(stage).init(1);
-                block.free(stage).init(WARPS as u32);
+                block.free(stage).init(block.readers());
             }
             mbarrier::fence_init();
         }
@@ -322,17 +348,24 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         Parts::new(tiles, self.shape, of_block, [blocks, parts])
     }
 
-    #[inline(always)]
-    fn is_narrow(&self) -> bool {
-        ROWS == PARTED_ROWS && self.shape.is_narrow != 0
-    }
-
     /// Columns of a tile.
     #[inline(always)]
     fn tile_n(&self) -> u32 {
-        match self.is_narrow() {
-            true => NARROW_TILE_N as u32,
-            false => TILE_N as u32,
+        // Constants, so that a division by it is a shift, and leaves no panic.
+        match (ROWS, self.shape.columns) {
+            (PARTED_ROWS, 32) => 32,
+            (PARTED_ROWS, 64) => 64,
+            _ => TILE_N as u32,
+        }
+    }
+
+    /// The warps that read a stage.
+    #[inline(always)]
+    fn readers(&self) -> u32 {
+        match ROWS {
+            // Those of its first half, and those of its second.
+            PARTED_ROWS => 2 * (self.tile_n() / WARP_COLUMNS),
+            _ => WARPS as u32,
         }
     }
 
@@ -434,27 +467,12 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self, warp: u32, result: &Stored<'_, f64>, handed: &Handed<'_>) {
-        if self.is_narrow() {
-            // Two warps for each of a multiprocessor's schedulers, as of other tiles: one waits at a barrier while the other multiplies.
-            self.consume_by::<2>(warp, [warp % 2 * 16, warp / 2 * 16], result, handed);
-        } else {
-            let row = warp / warps_n(ROWS) * WARP_ROWS;
-            let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
-            self.consume_by::<4>(warp, [row, column], result, handed);
+        if ROWS == PARTED_ROWS {
+            return self.consume_slices(warp, result, handed);
         }
-    }
-
-    /// The same by warps of `J` groups of 8 rows, this one's first row and column.
-    // As `consume`.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume_by<const J: usize>(
-        &self,
-        warp: u32,
-        [row, column]: [u32; 2],
-        result: &Stored<'_, f64>,
-        handed: &Handed<'_>,
-    ) {
-        let lane = self.lane([row, column]);
+        let row = warp / warps_n(ROWS) * WARP_ROWS;
+        let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
+        let lane = self.lane([row, column], 0);
         let mut step = 0;
         let of_warp = |tile: Tile| Tile {
             row: tile.row + row,
@@ -463,46 +481,39 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         };
         for part in self.parts() {
             let mut sums = [[[0.0; 4]; 4]; 4];
-            let side_by_side = ROWS == PARTED_ROWS && thread::grid_dim_y() > 1;
-            if part.from > 0 && !side_by_side {
-                handed.take::<ROWS, J>(warp, &mut sums);
+            if part.from > 0 {
+                handed.take::<ROWS>(warp, &mut sums);
             }
-            self.add::<J>(&lane, &mut step, part.to - part.from, &mut sums);
-            if part.is_last {
-                if side_by_side {
-                    handed.add::<ROWS, J>(warp, &mut sums);
-                }
-                self.store::<J>(&sums, of_warp(part.tile), result);
-            } else if side_by_side {
-                handed.leave_part::<ROWS, J>(warp, &sums);
-            } else {
-                handed.leave::<ROWS, J>(warp, &sums);
+            self.add(&lane, &mut step, part.to - part.from, &mut sums);
+            match part.is_last {
+                true => self.store(&sums, of_warp(part.tile), result),
+                false => handed.leave::<ROWS>(warp, &sums),
             }
         }
         // In a loop of its own: in the one above, it would take registers from the fragments.
         if !result.epilogue.is_identity() {
             for part in self.parts() {
                 if part.is_last {
-                    self.finish::<J>(of_warp(part.tile), result);
+                    self.finish(of_warp(part.tile), result);
                 }
             }
         }
     }
 
-    /// What the lane reads of the rows and columns of its warp, which are from these on.
+    /// What the lane reads of the rows and columns of its warp, which are from these on, and of k from that element of a stage on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn lane(&self, [row, column]: [u32; 2]) -> Lane {
+    fn lane(&self, [row, column]: [u32; 2], k: u32) -> Lane {
         let lane = thread::thread_idx_x() % 32;
-        let (i, k) = (lane / 4, lane % 4);
+        let (i, k) = (lane / 4, k + lane % 4);
         let (row, column) = (row + A::row(i, 0), column + B::column(i));
         let from = |at: u32| self.operand(at as usize, Self::B_START + stages(ROWS) * B_LEN - at as usize);
         Lane {
             a: cuda_std::array::map([0, 1, 2, 3], |at| match A::ALONG_K {
-                true => from(A::place(row, k + 4 * at)),
+                true => from(A::place(row, (k + 4 * at) % TILE_K as u32)),
                 false => from(A::place(row + at / 2 * 4, k + at % 2 * 4)),
             }),
             b: cuda_std::array::map([0, 1, 2, 3, 4, 5, 6, 7], |at| match B::ALONG_K {
-                true => from(Self::B_START as u32 + B::place(column + at / 4, k + at % 4 * 4)),
+                true => from(Self::B_START as u32 + B::place(column + at / 4, (k + at % 4 * 4) % TILE_K as u32)),
                 false => from(Self::B_START as u32 + B::place(column, k + at % 2 * 4)),
             }),
         }
@@ -511,15 +522,12 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// Adds the products of that many steps, one at least, to this lane's sums of a tile. They are from `step` on, which is then
     /// that of the next.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add<const J: usize>(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
+    fn add(&self, lane: &Lane, step: &mut u32, steps: u32, sums: &mut Sums) {
         let leads = thread::thread_idx_x().is_multiple_of(32);
         self.wait(*step);
         let mut stage = Self::stage(*step);
         let mut fragments = Fragments {
-            a: cuda_std::array::map([0, 1, 2, 3], |j| match j < J {
-                true => Self::rows(lane, stage, 0, j),
-                false => [0.0; 2],
-            }),
+            a: cuda_std::array::map([0, 1, 2, 3], |j| Self::rows(lane, stage, 0, j)),
             b: [[0.0; 4]; 4],
         };
         unroll!(3, i => {
@@ -529,17 +537,17 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         });
         let mut done = 1;
         while done < steps {
-            Self::half::<0, J>(lane, stage, Some(stage), &mut fragments, sums);
+            Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
             self.wait(*step + 1);
             let next = Self::stage(*step + 1);
-            Self::half::<1, J>(lane, stage, Some(next), &mut fragments, sums);
+            Self::half::<1>(lane, stage, Some(next), &mut fragments, sums);
             self.done(*step, leads);
             stage = next;
             *step += 1;
             done += 1;
         }
-        Self::half::<0, J>(lane, stage, Some(stage), &mut fragments, sums);
-        Self::half::<1, J>(lane, stage, None, &mut fragments, sums);
+        Self::half::<0>(lane, stage, Some(stage), &mut fragments, sums);
+        Self::half::<1>(lane, stage, None, &mut fragments, sums);
         self.done(*step, leads);
         *step += 1;
     }
@@ -553,11 +561,11 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         self.free(step).arrive_if(leads);
     }
 
-    /// Adds the products of eight elements of k, those of half `HALF` of a stage, and reads the fragments of the other half,
-    /// which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
+    /// Adds the products of eight elements of k, those of half `HALF` of a stage, and reads the fragments of the other
+    /// half, which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
     /// multiplied, into their registers: of the last group those of this half, as they were not read before.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn half<const HALF: usize, const J: usize>(
+    fn half<const HALF: usize>(
         lane: &Lane,
         stage: Stage,
         next: Option<Stage>,
@@ -574,14 +582,12 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
                     fragments.b[i - 1] = Self::columns(lane, next, 1 - HALF, i - 1);
                 }
                 unroll!(4, j => {
-                    if let Some(next) = next && j < J && j * groups(ROWS) / 4 == i {
+                    if let Some(next) = next && j * groups(ROWS) / 4 == i {
                         rows[j] = Self::rows(lane, next, 1 - HALF, j);
                     }
                 });
                 unroll!(4, j => {
-                    if j < J {
-                        sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
-                    }
+                    sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
                 });
             }
         });
@@ -628,51 +634,76 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Puts the lane's sums into `C`, of a warp's tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store<const J: usize>(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
-        let DmmaShape { m, n, .. } = self.shape;
-        let lane = thread::thread_idx_x() % 32;
-        let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
-        let first = tile.column + B::column(lane / 4);
-        unroll!(8, number => {
-            let (j, of) = (number / 2, number % 2);
-            let row = tile.row + A::row(lane % 4 * 2 + of as u32, j as u32);
-            if j < J && row < m {
-                let line = (tile.product as usize * m as usize + row as usize) * n as usize;
-                unroll!(4, i => {
-                    let column = first + 16 * i as u32;
-                    let at = line + column as usize;
-                    let two = [sums[i][j][of], sums[i][j][2 + of]];
-                    // SAFETY (of the three): the row and the column are in C, which `c` has all of; with lines of an even
-                    // length the whole pair is, and aligned.
-                    if i < groups(ROWS) && column < n {
-                        if wide {
-                            unsafe { result.put(at, two) };
-                        } else {
-                            unsafe { result.put(at, [two[0]]) };
-                            if column + 1 < n {
-                                unsafe { result.put(at + 1, [two[1]]) };
-                            }
-                        }
-                    }
-                });
-            }
+    fn store(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
+        unroll!(4, j => {
+            unroll!(4, i => {
+                if i < groups(ROWS) {
+                    self.store_piece(&sums[i][j], self.piece(tile, [i as u32, j as u32]), result);
+                }
+            });
         });
     }
 
     /// Finishes what [`store`](Self::store) stored.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish<const J: usize>(&self, tile: Tile, result: &Stored<'_, f64>) {
-        let DmmaShape { m, n, .. } = self.shape;
-        let lane = thread::thread_idx_x() % 32;
-        let first = tile.column + B::column(lane / 4);
+    fn finish(&self, tile: Tile, result: &Stored<'_, f64>) {
         // A number that the compiler does not know: it would unroll the loop.
-        let pieces = hint::opaque((2 * J * groups(ROWS)) as u32);
+        let pieces = hint::opaque((4 * groups(ROWS)) as u32);
         let mut piece = 0;
         while piece < pieces {
-            let row = tile.row + A::row(lane % 4 * 2 + piece % 2, piece / 2 % J as u32);
-            let column = first + piece / (2 * J as u32) * 16;
+            self.finish_piece(self.piece(tile, [piece / 4, piece % 4]), result);
+            piece += 1;
+        }
+    }
+
+    /// Where the lane's sums of a piece of a warp's tile are, of group `i` of 16 columns and group `j` of 8 rows.
+    #[inline(always)]
+    fn piece(&self, tile: Tile, [i, j]: [u32; 2]) -> Piece {
+        let lane = thread::thread_idx_x() % 32;
+        Piece {
+            product: tile.product,
+            rows: [
+                tile.row + A::row(lane % 4 * 2, j),
+                tile.row + A::row(lane % 4 * 2 + 1, j),
+            ],
+            column: tile.column + 16 * i + B::column(lane / 4),
+        }
+    }
+
+    /// Puts the lane's sums of a piece into `C`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store_piece(&self, sums: &[f64; 4], piece: Piece, result: &Stored<'_, f64>) {
+        let DmmaShape { m, n, .. } = self.shape;
+        let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
+        let column = piece.column;
+        unroll!(2, of => {
+            let row = piece.rows[of];
             if row < m && column < n {
-                let at = [tile.product as usize, row as usize, column as usize];
+                let line = (piece.product as usize * m as usize + row as usize) * n as usize;
+                let at = line + column as usize;
+                let two = [sums[of], sums[2 + of]];
+                // SAFETY (of the three): the row and the column are in C, which `c` has all of; with lines of an even
+                // length the whole pair is, and aligned.
+                if wide {
+                    unsafe { result.put(at, two) };
+                } else {
+                    unsafe { result.put(at, [two[0]]) };
+                    if column + 1 < n {
+                        unsafe { result.put(at + 1, [two[1]]) };
+                    }
+                }
+            }
+        });
+    }
+
+    /// Finishes what [`store_piece`](Self::store_piece) stored.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish_piece(&self, piece: Piece, result: &Stored<'_, f64>) {
+        let DmmaShape { m, n, .. } = self.shape;
+        unroll!(2, of => {
+            let (row, column) = (piece.rows[of], piece.column);
+            if row < m && column < n {
+                let at = [piece.product as usize, row as usize, column as usize];
                 // SAFETY: the row and the column are in C, and this lane stored the elements; columns are even.
                 unsafe {
                     result
@@ -680,7 +711,6 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
                         .finish_stored::<2>(result.c, at, [m as usize, n as usize])
                 };
             }
-            piece += 1;
-        }
+        });
     }
 }

@@ -5,17 +5,16 @@ use cuda_std::atomic::{self, Atomic};
 use cuda_std::prelude::*;
 
 use super::super::unroll;
-use super::{Sums, TILE_N, WARPS, groups};
+use super::slices::Pieces;
+use super::{PARTED_ROWS, Sums, WARPS, groups, sums_of_warp};
 
-/// Does it for each of a lane's sums, of warps of `J` groups of 8 rows: of a group of 16 columns, one of rows, and four.
+/// Does it for each of a lane's sums: of a group of 16 columns, one of rows, and four.
 macro_rules! each_sum {
-    ($rows:ident, $j_count:ident, [$i:ident, $j:ident, $of:ident] => $body:block) => {
+    ($rows:ident, [$i:ident, $j:ident, $of:ident] => $body:block) => {
         unroll!(4, $i => {
             if $i < groups($rows) {
                 unroll!(4, $j => {
-                    if $j < $j_count {
-                        unroll!(4, $of => $body);
-                    }
+                    unroll!(4, $of => $body);
                 });
             }
         });
@@ -35,8 +34,7 @@ impl Handed<'_> {
     #[inline(always)]
     fn place<const ROWS: usize>(block: u32, warp: u32) -> usize {
         let lane = thread::thread_idx_x() % 32;
-        let len = ROWS * TILE_N / WARPS;
-        (block as usize * WARPS + warp as usize) * len + lane as usize
+        (block as usize * WARPS + warp as usize) * sums_of_warp(ROWS) + lane as usize
     }
 
     /// The number of the block, and that of the one whose part of k is the first of the same tile's.
@@ -48,10 +46,10 @@ impl Handed<'_> {
 
     /// Leaves the sums for the next block.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn leave<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &Sums) {
+    pub(super) fn leave<const ROWS: usize>(&self, warp: u32, sums: &Sums) {
         let block = thread::block_idx_x();
         let first = Self::place::<ROWS>(block, warp);
-        each_sum!(ROWS, J, [i, j, of] => {
+        each_sum!(ROWS, [i, j, of] => {
             self.sum(first + 32 * (16 * i + 4 * j + of)).store(sums[i][j][of]);
         });
         warp::sync_warp(warp::FULL_MASK);
@@ -63,7 +61,7 @@ impl Handed<'_> {
     /// Takes the sums that the block before has left. That block began with them, and blocks begin in the order of their
     /// numbers, so that they come.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn take<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &mut Sums) {
+    pub(super) fn take<const ROWS: usize>(&self, warp: u32, sums: &mut Sums) {
         let block = thread::block_idx_x() - 1;
         let flag = self.flag(block, warp);
         while flag.load_acquire() == 0 {
@@ -74,50 +72,66 @@ impl Handed<'_> {
             flag.store(0);
         }
         let first = Self::place::<ROWS>(block, warp);
-        each_sum!(ROWS, J, [i, j, of] => {
+        each_sum!(ROWS, [i, j, of] => {
             sums[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
         });
     }
 
-    /// Leaves the sums for the block with the last part of k, which sees by each that it is there: it is not 0. Of one that is, −0
-    /// is left. So nobody waits for a fence, and then for a flag.
+    /// Leaves the sums of pieces for the block with the last part of k, which sees by each that it is there: it is not 0. Of one that
+    /// is, −0 is left. So nobody waits for a fence, and then for a flag.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn leave_part<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &Sums) {
+    pub(super) fn leave_part(&self, warp: u32, pieces: &Pieces, count: u32) {
         let [block, _] = Self::blocks();
-        let first = Self::place::<ROWS>(block, warp);
-        each_sum!(ROWS, J, [i, j, of] => {
-            let sum = sums[i][j][of];
-            let left = if sum.to_bits() == 0 { -0.0 } else { sum };
-            self.sum(first + 32 * (16 * i + 4 * j + of)).store(left);
+        let first = Self::place::<PARTED_ROWS>(block, warp);
+        unroll!(4, piece => {
+            if (piece as u32) < count {
+                unroll!(4, of => {
+                    let sum = pieces[piece][of];
+                    let left = if sum.to_bits() == 0 { -0.0 } else { sum };
+                    self.sum(first + 32 * (4 * piece + of)).store(left);
+                });
+            }
         });
     }
 
     /// Adds the sums that the blocks with the parts of k ahead leave, in their order, and leaves zeros. Blocks begin in the order of
     /// their numbers, so that they come.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn add<const ROWS: usize, const J: usize>(&self, warp: u32, sums: &mut Sums) {
+    pub(super) fn add(&self, warp: u32, pieces: &mut Pieces, count: u32) {
         let [last, block] = Self::blocks();
         let mut of_block = block;
         while of_block < last {
-            let first = Self::place::<ROWS>(of_block, warp);
-            let mut part = [[[0.0f64; 4]; 4]; 4];
+            let first = Self::place::<PARTED_ROWS>(of_block, warp);
+            let mut part = [[0.0f64; 4]; 4];
             loop {
                 let mut is_there = true;
                 // All are asked for ahead of the first look at one.
-                each_sum!(ROWS, J, [i, j, of] => {
-                    part[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
+                unroll!(4, piece => {
+                    if (piece as u32) < count {
+                        unroll!(4, of => {
+                            part[piece][of] = self.sum(first + 32 * (4 * piece + of)).load();
+                        });
+                    }
                 });
-                each_sum!(ROWS, J, [i, j, of] => {
-                    is_there &= part[i][j][of].to_bits() != 0;
+                unroll!(4, piece => {
+                    if (piece as u32) < count {
+                        unroll!(4, of => {
+                            is_there &= part[piece][of].to_bits() != 0;
+                        });
+                    }
                 });
                 if is_there {
                     break;
                 }
                 thread::nanosleep(20);
             }
-            each_sum!(ROWS, J, [i, j, of] => {
-                self.sum(first + 32 * (16 * i + 4 * j + of)).store(0.0);
-                sums[i][j][of] += part[i][j][of];
+            unroll!(4, piece => {
+                if (piece as u32) < count {
+                    unroll!(4, of => {
+                        self.sum(first + 32 * (4 * piece + of)).store(0.0);
+                        pieces[piece][of] += part[piece][of];
+                    });
+                }
             });
             of_block += thread::grid_dim_x();
         }

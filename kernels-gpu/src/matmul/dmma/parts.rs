@@ -111,7 +111,7 @@ mod tests {
                 k,
                 a_step: 1,
                 b_step: 1,
-                is_narrow: 0,
+                columns: 128,
                 a_in_one: 0,
                 b_in_one: 0,
                 whole,

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tiles of few rows, whose warps have all rows, 32 columns, and a slice of k each: eight elements of one stage in so many.
+//!
+//! So what a warp reads from shared memory is for 32 lines of the other operand. By warps of 16 × 16, with all of k, a tile of
+//! 32 × 64 was as long in being read as in being multiplied, and the copies that write it came on top.
+
+use cuda_std::mma::{F64M16N8K8, mma};
+use cuda_std::prelude::*;
+
+use super::handed::Handed;
+use super::parts::Part;
+use super::{B_LEN, Block, LINES, Lane, PARTED_ROWS, Side, Stage, Stored, Sums, TILE_K, Tile, WARP_COLUMNS, WARPS};
+use crate::matmul::unroll;
+
+/// Sums of a lane that it gives to another warp's in the first exchange: half of all.
+const GIVEN: usize = 16;
+
+/// Memory for the exchanges of a block, of which each gives half as much as the one before.
+pub(super) const EXCHANGED_LEN: usize = 32 * WARPS * (GIVEN + GIVEN / 2 + GIVEN / 4);
+
+/// A lane's sums of pieces: of two groups of 16 columns and two of 8 rows, one of rows, or one of each.
+pub(super) type Pieces = [[f64; 4]; 4];
+
+/// What a lane has of the operands for a slice: of each group of 8 rows and each of 16 columns.
+#[derive(Default)]
+struct Slice {
+    a: [[f64; 2]; 4],
+    b: [[f64; 4]; 2],
+}
+
+/// What a warp is among those that have the same columns.
+#[derive(Clone, Copy)]
+struct Slices {
+    /// How many have the same columns, and a slice each: 2, 4 or 8.
+    count: u32,
+    /// The warp's slice.
+    slice: u32,
+    /// The warp's first column.
+    column: u32,
+}
+
+impl Slices {
+    #[inline(always)]
+    fn new(warp: u32, columns: u32) -> Self {
+        // Divisions by what is not a constant would leave a panic.
+        let bits = match columns {
+            32 => 0,
+            64 => 1,
+            _ => 2,
+        };
+        let slice = warp >> bits;
+        Self {
+            count: WARPS as u32 >> bits,
+            slice,
+            column: (warp - (slice << bits)) * WARP_COLUMNS,
+        }
+    }
+
+    /// Stages from one of a warp's to the next: each has two slices.
+    #[inline(always)]
+    fn stride(self) -> u32 {
+        self.count / 2
+    }
+
+    /// Pieces of which the warp has the sum in the end, and warps that have the same slice.
+    #[inline(always)]
+    fn kept(self) -> u32 {
+        match self.count {
+            8 => 1,
+            4 => 2,
+            _ => 4,
+        }
+    }
+
+    /// Waits for those with which the warp exchanges `N` pieces: two warps, four of the same columns, or all. Others may be at
+    /// their products still.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn sync<const N: usize>(self) {
+        match (N, self.slice * N as u32 / 8 * self.kept() + self.column / WARP_COLUMNS) {
+            (4, 0) => thread::sync_threads_named::<1, 64>(),
+            (4, 1) => thread::sync_threads_named::<2, 64>(),
+            (4, 2) => thread::sync_threads_named::<3, 64>(),
+            (4, _) => thread::sync_threads_named::<4, 64>(),
+            (2, 0) => thread::sync_threads_named::<5, 128>(),
+            (2, _) => thread::sync_threads_named::<6, 128>(),
+            _ => thread::sync_threads_named::<7, 256>(),
+        }
+    }
+
+    /// The groups of 16 columns and of 8 rows of a piece of which the warp has the sum.
+    #[inline(always)]
+    fn groups(self, piece: u32) -> [u32; 2] {
+        let i = if self.count == 8 { self.slice / 4 } else { piece % 2 };
+        let j = if self.count == 2 { piece / 2 } else { self.slice / 2 % 2 };
+        [i, self.slice % 2 * 2 + j]
+    }
+}
+
+impl<A: Side, B: Side, const ROWS: usize> Block<'_, A, B, ROWS> {
+    /// Multiplies the stages, and stores the tiles, or hands them over, by warps that have slices of k.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn consume_slices(&self, warp: u32, result: &Stored<'_, f64>, handed: &Handed<'_>) {
+        let slices = Slices::new(warp, self.tile_n());
+        let lane = self.lane([0, slices.column], slices.slice % 2 * (TILE_K as u32 / 2));
+        let place = |tile: Tile, piece: u32| {
+            let of_warp = Tile {
+                column: tile.column + slices.column,
+                ..tile
+            };
+            self.piece(of_warp, slices.groups(piece))
+        };
+        let are_side_by_side = thread::grid_dim_y() > 1;
+        let mut step = 0;
+        for Part {
+            tile,
+            from,
+            to,
+            is_last,
+        } in self.parts()
+        {
+            let mut sums = [[[0.0; 4]; 4]; 4];
+            if from > 0 && !are_side_by_side {
+                handed.take::<PARTED_ROWS>(warp, &mut sums);
+            }
+            self.add_slices(&lane, slices, [step, to - from], &mut sums);
+            let is_first = step == 0;
+            step += to - from;
+            if !is_last && !are_side_by_side {
+                handed.leave::<PARTED_ROWS>(warp, &sums);
+                continue;
+            }
+            if !is_first {
+                // What was exchanged of the tile before has been read.
+                slices.sync::<4>();
+            }
+            let mut pieces = self.gather(warp, slices, &sums);
+            if !is_last {
+                handed.leave_part(warp, &pieces, slices.kept());
+                continue;
+            }
+            if are_side_by_side {
+                handed.add(warp, &mut pieces, slices.kept());
+            }
+            unroll!(4, piece => {
+                if (piece as u32) < slices.kept() {
+                    self.store_piece(&pieces[piece], place(tile, piece as u32), result);
+                }
+            });
+        }
+        if !result.epilogue.is_identity() {
+            for Part { tile, is_last, .. } in self.parts() {
+                let mut piece = 0;
+                while is_last && piece < slices.kept() {
+                    self.finish_piece(place(tile, piece), result);
+                    piece += 1;
+                }
+            }
+        }
+    }
+
+    /// Adds the products of the warp's slices of so many steps to this lane's sums of a tile. The first step is a multiple of the
+    /// stages from one of a warp's to the next. What is read of a slice has registers beside those of the slice before, which is
+    /// multiplied meanwhile; so its stage is free as soon as it is read.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_slices(&self, lane: &Lane, slices: Slices, [step, steps]: [u32; 2], sums: &mut Sums) {
+        let (mut step, end) = (step + slices.slice / 2, step + steps);
+        if step >= end {
+            return;
+        }
+        let mut odd = Slice::default();
+        let mut even = self.read(lane, slices, step);
+        self.done(step, thread::thread_idx_x().is_multiple_of(32));
+        loop {
+            if step + slices.stride() >= end {
+                Self::multiply(&even, 0, sums);
+                Self::multiply(&even, 1, sums);
+                return;
+            }
+            step += slices.stride();
+            self.multiply_and_read(lane, slices, step, [&mut even, &mut odd], sums);
+            if step + slices.stride() >= end {
+                Self::multiply(&odd, 0, sums);
+                Self::multiply(&odd, 1, sums);
+                return;
+            }
+            step += slices.stride();
+            self.multiply_and_read(lane, slices, step, [&mut odd, &mut even], sums);
+        }
+    }
+
+    /// Adds the products of one slice, and reads the next, which is of that step.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn multiply_and_read(&self, lane: &Lane, slices: Slices, step: u32, [of, next]: [&mut Slice; 2], sums: &mut Sums) {
+        Self::multiply(of, 0, sums);
+        *next = self.read(lane, slices, step);
+        Self::multiply(of, 1, sums);
+        self.done(step, thread::thread_idx_x().is_multiple_of(32));
+    }
+
+    /// Waits for the stage of a step, and reads the warp's slice of it.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn read(&self, lane: &Lane, slices: Slices, step: u32) -> Slice {
+        self.wait(step);
+        let stage = Self::stage(step);
+        // Of a warp with the second half of a stage, the first two groups of rows are the last ones of the tile: those that
+        // it keeps in the first exchange.
+        let half_of_rows = |j: usize| Stage {
+            a: stage.a + ((slices.slice as usize + j / 2) % 2) * LINES,
+            ..stage
+        };
+        Slice {
+            a: cuda_std::array::map([0, 1, 2, 3], |j| Self::rows(lane, half_of_rows(j), 0, j % 2)),
+            b: cuda_std::array::map([0, 1], |i| Self::columns(lane, stage, 0, i)),
+        }
+    }
+
+    /// Adds the products of group `i` of 16 columns.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn multiply(slice: &Slice, i: usize, sums: &mut Sums) {
+        unroll!(4, j => {
+            sums[i][j] = mma::<F64M16N8K8>(slice.b[i], slice.a[j], sums[i][j]);
+        });
+    }
+
+    /// Adds up the slices' sums, neighbours first: those of the warp's pieces. In each exchange a warp gives another, whose slice has
+    /// another number by one bit, half of what it has, and keeps the other half.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn gather(&self, warp: u32, slices: Slices, sums: &Sums) -> Pieces {
+        let side_by_side = slices.kept();
+        let behind_barriers = Self::B_START + Self::STAGES as usize * (B_LEN + 2);
+        // SAFETY: the block has as much memory there.
+        let mut exchanged = unsafe { self.stages.subarray_unchecked(behind_barriers, EXCHANGED_LEN) };
+        let mut pieces = [[0.0; 4]; 4];
+        let mut given = [[0.0; 4]; 4];
+        let (two, four) = (slices.slice & 2 > 0, slices.slice & 4 > 0);
+        unroll!(4, piece => {
+            (pieces[piece], given[piece]) = (sums[piece % 2][piece / 2], sums[piece % 2][2 + piece / 2]);
+        });
+        Self::exchange::<4>(exchanged, slices, [warp, warp ^ side_by_side], &given, &mut pieces);
+        if slices.count > 2 {
+            // SAFETY: that many were exchanged before.
+            exchanged = unsafe { exchanged.subarray_unchecked(32 * WARPS * GIVEN, 32 * WARPS * GIVEN * 3 / 4) };
+            unroll!(2, piece => {
+                let (low, high) = (pieces[piece], pieces[2 + piece]);
+                unroll!(4, of => {
+                    (pieces[piece][of], given[piece][of]) = if two { (high[of], low[of]) } else { (low[of], high[of]) };
+                });
+            });
+            Self::exchange::<2>(
+                exchanged,
+                slices,
+                [warp, warp ^ (2 * side_by_side)],
+                &given,
+                &mut pieces,
+            );
+        }
+        if slices.count > 4 {
+            // SAFETY: that many were exchanged before.
+            exchanged = unsafe { exchanged.subarray_unchecked(32 * WARPS * GIVEN / 2, 32 * WARPS * GIVEN / 4) };
+            let (low, high) = (pieces[0], pieces[1]);
+            unroll!(4, of => {
+                (pieces[0][of], given[0][of]) = if four { (high[of], low[of]) } else { (low[of], high[of]) };
+            });
+            Self::exchange::<1>(
+                exchanged,
+                slices,
+                [warp, warp ^ (4 * side_by_side)],
+                &given,
+                &mut pieces,
+            );
+        }
+        pieces
+    }
+
+    /// Gives `N` pieces to another warp, and adds those that it gives to `pieces`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn exchange<const N: usize>(
+        exchanged: Shared<f64>,
+        slices: Slices,
+        [warp, other]: [u32; 2],
+        given: &Pieces,
+        pieces: &mut Pieces,
+    ) {
+        let lane = (thread::thread_idx_x() % 32) as usize;
+        let of_warp = |warp: u32| {
+            // SAFETY: there are as many for each warp and each lane.
+            unsafe { exchanged.subarray_unchecked(warp as usize * 128 * N + lane, 128 * N - lane) }
+        };
+        let (to, from) = (of_warp(warp), of_warp(other));
+        unroll!(4, piece => {
+            if piece < N {
+                unroll!(4, of => {
+                    // SAFETY: there are as many places, of which each is written by one lane.
+                    unsafe { to.set_unchecked(32 * (4 * piece + of), given[piece][of]) };
+                });
+            }
+        });
+        slices.sync::<N>();
+        unroll!(4, piece => {
+            if piece < N {
+                unroll!(4, of => {
+                    // SAFETY: the other warp's lane has written it.
+                    pieces[piece][of] += unsafe { from.get_unchecked(32 * (4 * piece + of)) };
+                });
+            }
+        });
+    }
+}
