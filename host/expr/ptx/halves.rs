@@ -9,6 +9,8 @@
 
 use cuda_std::scalar::ScalarType;
 
+use super::exponential::{exponential, of_difference};
+use super::reduce::is_maximum;
 use super::writer::{Register, Writer};
 use crate::backend::DeviceFnInfo;
 use crate::expr::graph::function::{self, Binary, Unary};
@@ -23,6 +25,8 @@ pub(super) enum Operation {
     Round(ScalarType, Value),
     /// Of two floats of this type, the result too.
     Binary(ScalarType, Binary, [Value; 2]),
+    /// [`exponential`].
+    Exponential(Value),
 }
 
 /// The compute capability from which on GPUs have instructions for `bf16`, and extremes that are NaN where a number is; and the
@@ -37,7 +41,7 @@ pub(super) fn is_cast(function: &DeviceFnInfo) -> bool {
 impl Operation {
     /// What each step is on a GPU of that compute capability; `None` for those that are no such operations.
     pub(super) fn all(program: &Program, capability: (u32, u32)) -> Vec<Option<Self>> {
-        let is_there = |operation: &Self| !operation.is_of_bf16() || capability >= AMPERE.0;
+        let is_there = |operation: &Self| !operation.is_newer() || capability >= AMPERE.0;
         let of = |number| Self::of(program, number).filter(is_there);
         (0..program.steps.len()).map(of).collect()
     }
@@ -48,6 +52,9 @@ impl Operation {
             _ => None,
         };
         let (function, [of, ..]) = called(number as Value)?;
+        if let Some(difference) = of_difference(program, number, |fold| is_maximum(program, fold)) {
+            return Some(Self::Exponential(difference));
+        }
         if let Some(float) = function::widened(function) {
             return Some(Self::Widen(float, of));
         }
@@ -68,18 +75,24 @@ impl Operation {
         Some(fused().unwrap_or(Self::Round(float, of)))
     }
 
-    /// Whether it takes an instruction for `bf16`.
-    pub(super) fn is_of_bf16(&self) -> bool {
+    /// Whether it takes an instruction of [Ampere](AMPERE)'s.
+    pub(super) fn is_newer(&self) -> bool {
         matches!(
             *self,
-            Self::Round(ScalarType::Bf16, _) | Self::Binary(ScalarType::Bf16, ..)
+            Self::Round(ScalarType::Bf16, _) | Self::Binary(ScalarType::Bf16, ..) | Self::Exponential(_)
         )
+    }
+
+    /// Whether it is an [`exponential`].
+    #[cfg(test)]
+    pub(super) fn is_exponential(&self) -> bool {
+        matches!(self, Self::Exponential(_))
     }
 
     /// The steps that it takes.
     pub(super) fn arguments(&self) -> &[Value] {
         match self {
-            Self::Widen(_, of) | Self::Round(_, of) => std::slice::from_ref(of),
+            Self::Widen(_, of) | Self::Round(_, of) | Self::Exponential(of) => std::slice::from_ref(of),
             Self::Binary(_, _, of) => of,
         }
     }
@@ -88,6 +101,7 @@ impl Operation {
     pub(super) fn write(self, count: usize, arguments: &[&[Register]], writer: &mut Writer) -> Vec<Register> {
         let at = |argument: usize, k: usize| arguments[argument][if arguments[argument].len() == 1 { 0 } else { k }];
         match self {
+            Self::Exponential(_) => (0..count).map(|k| exponential(at(0, k), writer)).collect(),
             Self::Widen(float, _) => (0..count).map(|k| widen(float, at(0, k), writer)).collect(),
             Self::Round(ScalarType::Bf16, _) if count.is_multiple_of(2) => {
                 let pair = |k: usize| {

@@ -33,7 +33,7 @@ pub(in crate::expr) fn kernel(
     let modules = Module::parse_all(program, texts)?;
     let operations = Operation::all(program, capability);
     let has_extremes = has_extremes(program, capability);
-    let is_newer = has_extremes || operations.iter().flatten().any(Operation::is_of_bf16);
+    let is_newer = has_extremes || operations.iter().flatten().any(Operation::is_newer);
     let Linked { mut text, callees } = link(&program.functions, &modules, is_newer.then_some(AMPERE))?;
     text += &entry(program, &callees, (&operations, has_extremes))?;
     Ok(text)

@@ -31,6 +31,7 @@ mod addresses;
 mod arguments;
 mod body;
 mod divide;
+mod exponential;
 mod halves;
 mod inline;
 mod kernel;

@@ -61,7 +61,7 @@ pub(in crate::expr) fn reading(
     let kernel = Module::parse_any(text).map_err(of_kernel)?;
     let entry = Entry::find(&kernel, name).map_err(of_kernel)?;
     let operations = Operation::all(program, capability);
-    let is_of_bf16 = operations.iter().flatten().any(Operation::is_of_bf16);
+    let is_newer = operations.iter().flatten().any(Operation::is_newer);
     let mut length = 0;
     for (step, operation) in program.steps.iter().zip(&operations) {
         if let (Step::Call(function, _), None) = (step, operation) {
@@ -70,7 +70,7 @@ pub(in crate::expr) fn reading(
         }
     }
     let most_copied = if length <= MOST_COPIED { MOST_INLINED } else { 0 };
-    let least = is_of_bf16.then_some(AMPERE);
+    let least = is_newer.then_some(AMPERE);
     let linked = link_twice(&program.functions, &modules, &kernel, least, most_copied)?;
     let LinkedTwice { text, copied, called } = linked;
     let rewritten = entry.rewritten(program, (&copied, &called), &operations);

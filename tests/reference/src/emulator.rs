@@ -424,6 +424,7 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
         },
         ("neg.f32", 1) => |[a, ..]| low(a ^ 1 << 31),
         ("rcp.rn.f32", 1) => |words| of_f32(words, |[a, ..]| 1.0 / a),
+        ("add.rn.f32", 2) => |words| of_f32(words, |[a, b, _]| a + b),
         ("mul.rn.f32", 2) => |words| of_f32(words, |[a, b, _]| a * b),
         ("fma.rn.f32", 3) => |words| of_f32(words, |[a, b, c]| a.mul_add(b, c)),
         ("max.NaN.f32", 2) => |words| {
@@ -538,7 +539,7 @@ impl Line {
                     Operand::Place(base, offset.parse().expect("an offset"))
                 }
                 None if word.starts_with('%') => Operand::Register(register(word)),
-                None => Operand::Number(match word.strip_prefix("0x") {
+                None => Operand::Number(match word.strip_prefix("0x").or(word.strip_prefix("0f")) {
                     Some(digits) => u64::from_str_radix(digits, 16).expect("a number"),
                     None => word.parse().expect("a number"),
                 }),

@@ -42,6 +42,9 @@ pub(super) struct Folding<'a> {
     has_extremes: bool,
 }
 
+/// The instruction for the larger of two `f32`.
+const MAXIMUM: &str = "max.NaN.f32";
+
 /// The instruction for what a fold combines, where it is the smaller or larger of two `f32`: NaN if one is.
 fn extreme(program: &Program, fold: &Fold) -> Option<&'static str> {
     let [(function, [0, 1, ..])] = fold.combine.calls[..] else {
@@ -50,9 +53,14 @@ fn extreme(program: &Program, fold: &Fold) -> Option<&'static str> {
     let is = |binary| function::binary(binary, ScalarType::F32) == Some(program.functions[usize::from(function)]);
     match () {
         () if is(Binary::Minimum) => Some("min.NaN.f32"),
-        () if is(Binary::Maximum) => Some("max.NaN.f32"),
+        () if is(Binary::Maximum) => Some(MAXIMUM),
         () => None,
     }
+}
+
+/// Whether a fold gives the largest of `f32`.
+pub(super) fn is_maximum(program: &Program, fold: &Fold) -> bool {
+    extreme(program, fold) == Some(MAXIMUM)
 }
 
 /// Whether there are extremes, and a GPU of that compute capability has them.
