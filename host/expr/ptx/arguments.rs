@@ -11,15 +11,18 @@ use crate::launch::LaunchConfig;
 /// Threads of a block.
 pub(super) const THREADS: u32 = 256;
 
+/// Threads of a block that has a tile of [vectors](TILE_VECTORS_LOG2).
+const THREADS_OF_TILE: u32 = 1 << (TILE_VECTORS_LOG2 + VECTORS_HEIGHT_LOG2);
+
 /// The most elements that a thread has where they are spread.
 const SPREAD: usize = 4;
 
 /// The most threads that share neighbouring elements in turn where they are spread: a warp, as a power of two.
 pub(super) const LANES_LOG2: u32 = 5;
 
-/// The most vectors in a row of a tile, as a power of two. A warp has 8 rows of 64 bytes then, and whole sectors of a transposed
-/// input of 32 bits: 1% less time than with 4 rows of 128 bytes, of 2^24 and 2^28 f32.
-const TILE_VECTORS_LOG2: u32 = 2;
+/// The most vectors in a row of a tile, as a power of two: of 32 bits, 128 bytes. A warp has 4 rows of them, and those below
+/// are of the same block, which so reads whole sectors of a transposed input of 32 bits.
+const TILE_VECTORS_LOG2: u32 = 3;
 
 /// The most threads that share neighbours in a row of a tile, as a power of two: of 32 bits, a sector.
 const TILE_LANES_LOG2: u32 = 3;
@@ -28,7 +31,7 @@ const TILE_LANES_LOG2: u32 = 3;
 /// of sectors is read by its neighbours.
 const HEIGHT_LOG2: u32 = 5;
 
-/// And of one of vectors, which two blocks have.
+/// And of one of vectors, which a block has.
 const VECTORS_HEIGHT_LOG2: u32 = 6;
 
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
@@ -84,6 +87,14 @@ pub(super) fn is_paired(program: &Program) -> bool {
         && program.inputs.iter().filter(is_row).count() == 1
         && vector_len(program) <= SPREAD
         && (LEAST..=MOST).contains(&calls)
+}
+
+/// Threads of a block, where nothing is reduced.
+pub(super) fn threads(program: &Program) -> u32 {
+    match program.transposed && program.aligned {
+        true => THREADS_OF_TILE,
+        false => THREADS,
+    }
 }
 
 /// Elements that a thread has where they are spread.
@@ -413,7 +424,7 @@ pub(in crate::expr) fn config(program: &Program, lengths: &[usize], parts: Parts
     let shares = Shares::new(program, lengths, parts);
     match &program.reduce {
         Some(reduce) => LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce.form)),
-        None => LaunchConfig::for_len(shares.count, THREADS),
+        None => LaunchConfig::for_len(shares.count, threads(program)),
     }
 }
 

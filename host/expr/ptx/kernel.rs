@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel itself: which elements a thread has, and where they lie.
 
-use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, is_paired, least_blocks, spread_len};
+use super::arguments::{
+    Block, LANES_LOG2, THREADS, block_threads, is_flat, is_paired, least_blocks, spread_len, threads,
+};
 use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
 use super::link::{Linked, link};
@@ -67,7 +69,7 @@ pub(super) fn entry(
         }
         None => {
             kernel.write(&mut writer)?;
-            (THREADS, None)
+            (threads(program), None)
         }
     };
     let blocks = blocks.map_or(String::new(), |blocks| format!(".minnctapersm {blocks}\n"));
@@ -90,7 +92,7 @@ impl Kernel<'_> {
         if is_paired(self.program) {
             return self.flat_pairs(writer);
         }
-        let thread = thread(writer);
+        let thread = thread(threads(self.program), writer);
         match (is_flat(self.program), self.program.aligned) {
             (true, true) => self.flat_vectors(thread, writer),
             (true, false) => {
@@ -392,11 +394,11 @@ impl Kernel<'_> {
     }
 }
 
-/// The number of the thread.
-fn thread(writer: &mut Writer) -> Register {
+/// The number of the thread, of blocks of so many.
+fn thread(threads: u32, writer: &mut Writer) -> Register {
     let block = writer.new_word("mov.u32", "%ctaid.x");
     let thread = writer.new_word("mov.u32", "%tid.x");
-    writer.new_word("mad.lo.s32", format_args!("{block}, {THREADS}, {thread}"))
+    writer.new_word("mad.lo.s32", format_args!("{block}, {threads}, {thread}"))
 }
 
 /// Quotient and remainder of `number` by that power of two.

@@ -6,8 +6,8 @@ use test_reference::emulator::{Emulator, Memory};
 
 use super::programs::info;
 use crate::expr::program::{Input, Layout, Program, Step, Value};
-use crate::expr::ptx::arguments::THREADS;
 use crate::expr::ptx::{Arguments, Parts, SECTOR, config, kernel, parameters};
+use crate::launch::LaunchConfig;
 use cuda_std::scalar::ScalarType::{self, *};
 
 /// The lower half of a number: places of 32 bits, which vectors of more than 2 have.
@@ -62,17 +62,17 @@ struct Array {
 }
 
 /// Runs a kernel's blocks, one after another; the number of sectors that each loads.
-fn run(text: &str, blocks: u32, parameters: &[u8], memory: &mut [u8]) -> Vec<usize> {
+fn run(text: &str, config: LaunchConfig, parameters: &[u8], memory: &mut [u8]) -> Vec<usize> {
     let emulator = Emulator::new(text, &|_, _| unreachable!("these kernels call no function"));
     let sectors = |block| {
         let mut sectors = Sectors {
             memory,
             loaded: FxHashSet::default(),
         };
-        emulator.block((block, 0), THREADS, parameters, &mut sectors);
+        emulator.block((block, 0), config.block.x, parameters, &mut sectors);
         sectors.loaded.len()
     };
-    (0..blocks).map(sectors).collect()
+    (0..config.grid.x).map(sectors).collect()
 }
 
 /// What a program is, beside its steps.
@@ -182,7 +182,7 @@ fn check(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pla
         },
     );
     let text = kernel(&program, &[LOW.to_owned()], (9, 0)).unwrap();
-    let loaded = run(&text, config(&program, lengths, ONE_PART).grid.x, &block, &mut memory);
+    let loaded = run(&text, config(&program, lengths, ONE_PART), &block, &mut memory);
     let wanted = wanted(&before, lengths, &arrays, &outputs);
     assert!(memory == wanted, "{lengths:?} {form:?} {inputs:?} {text}");
     loaded
