@@ -16,6 +16,12 @@
 //! With `2^−25 ≤ b < 2^26` and `|a| ≥ 2^−100`, nothing underflows. What overflows, and what is infinite, becomes NaN. And of a
 //! zero the signs come out right: `r` is +0, and `−r y` −0, which added to `q` leaves it as it is. So a thread that finds
 //! another divisor, smaller numbers that are not zero, or NaN among its quotients divides all of its numbers once more.
+//!
+//! Exponentials of numbers that are not positive, which softmax divides, are often as small as that, but between 0 and 1, or NaN:
+//! nothing overflows. So a thread that finds small ones scales all of its numbers by 2^64, of which the quotient `q` is right, and
+//! back, which rounds once more where the result `k` is subnormal. There `b k − a`, of the scaled numbers, is exact for `b < 2^24`:
+//! a multiple of the last places' product, and less than 2^24 of those. If it is more than half a last place of `k` times `b`,
+//! then `k` is rounded to the wrong side, and its neighbour is the result. A tie is one of `q` too, and even.
 
 use super::Malformed;
 use super::writer::{Register, Writer};
@@ -32,6 +38,25 @@ pub(super) const NEXT: &str = "$next";
 /// Twice the bits of the least numerator, 2^−100, without its sign.
 const NUMERATORS: u32 = 0x0d80_0000 << 1;
 
+/// The bits of one beyond the greatest divisor of [small exponentials](small), 2^24.
+const BEYOND_OF_SMALL: u32 = 0x4b80_0000;
+
+/// 2^64, 2^−64, and half a last place of a subnormal number times 2^64, 2^−86.
+const UP: f32 = f32::from_bits((127 + 64) << 23);
+const DOWN: f32 = f32::from_bits((127 - 64) << 23);
+const HALF: f32 = f32::from_bits((127 - 86) << 23);
+
+/// The bits of the least normal number.
+const NORMAL: u32 = 0x0080_0000;
+
+/// What is known of numerators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numerators {
+    Any,
+    /// They are from 0 to 1, or NaN.
+    Exponentials,
+}
+
 /// Whether a function is the division of `f32`.
 pub(super) fn is_division(function: &'static DeviceFnInfo) -> bool {
     function::binary(Binary::Div, ScalarType::F32) == Some(function)
@@ -39,16 +64,14 @@ pub(super) fn is_division(function: &'static DeviceFnInfo) -> bool {
 
 /// Each of these numbers divided by `divisor`; `divide` writes one division of any numbers.
 pub(super) fn by_one(
-    numerators: &[Register],
+    (numerators, known): (&[Register], Numerators),
     divisor: Register,
     divide: impl Fn(Register, &mut Writer) -> Result<Register, Malformed>,
     writer: &mut Writer,
 ) -> Result<Vec<Register>, Malformed> {
     let reciprocal = writer.new_word("rcp.rn.f32", divisor);
     let negative = writer.new_word("neg.f32", reciprocal);
-    let [least, beyond] = DIVISORS;
-    let above = writer.new_word("sub.s32", format_args!("{divisor}, {least}"));
-    let mut is_any = writer.new_predicate("setp.ge.u32", format_args!("{above}, {}", beyond - least));
+    let mut is_any = is_beyond(divisor, DIVISORS, writer);
     let mut or = |opcode: &str, operands: String, writer: &mut Writer| {
         let is_one = writer.new_predicate(opcode, operands);
         is_any = writer.new_predicate("or.pred", format_args!("{is_any}, {is_one}"));
@@ -56,28 +79,82 @@ pub(super) fn by_one(
     let mut quotients = Vec::with_capacity(numerators.len());
     for &numerator in numerators {
         // Zero becomes the greatest of all.
-        let twice = writer.new_word("shl.b32", format_args!("{numerator}, 1"));
-        let below = writer.new_word("sub.s32", format_args!("{twice}, 1"));
-        or("setp.lt.u32", format!("{below}, {}", NUMERATORS - 1), writer);
-        let near = writer.new_word("mul.rn.f32", format_args!("{numerator}, {reciprocal}"));
-        let opposite = writer.new_word("neg.f32", numerator);
-        let left = writer.new_word("fma.rn.f32", format_args!("{divisor}, {near}, {opposite}"));
-        quotients.push(writer.new_word("fma.rn.f32", format_args!("{left}, {negative}, {near}")));
+        let (bits, least) = match known {
+            Numerators::Any => (writer.new_word("shl.b32", format_args!("{numerator}, 1")), NUMERATORS),
+            Numerators::Exponentials => (numerator, NUMERATORS / 2),
+        };
+        let below = writer.new_word("sub.s32", format_args!("{bits}, 1"));
+        or("setp.lt.u32", format!("{below}, {}", least - 1), writer);
+        quotients.push(quotient(numerator, divisor, [reciprocal, negative], writer));
     }
-    for both in quotients.chunks(2) {
-        or("setp.nan.f32", format!("{}, {}", both[0], both[both.len() - 1]), writer);
+    if known == Numerators::Any {
+        for both in quotients.chunks(2) {
+            or("setp.nan.f32", format!("{}, {}", both[0], both[both.len() - 1]), writer);
+        }
     }
     let results: Vec<Register> = quotients.iter().map(|_| writer.word()).collect();
+    let give = |quotients: &[Register], writer: &mut Writer| {
+        let both = results.iter().zip(quotients);
+        both.for_each(|(result, quotient)| writer.line(format_args!("mov.b32 {result}, {quotient}")));
+        Ok(())
+    };
+    let each = |writer: &mut Writer| one_by_one(numerators, &results, &divide, writer);
     writer.usual_or_any(
         is_any,
-        |writer| {
-            let both = results.iter().zip(&quotients);
-            both.for_each(|(result, quotient)| writer.line(format_args!("mov.b32 {result}, {quotient}")));
-            Ok(())
+        |writer| give(&quotients, writer),
+        |writer| match known {
+            Numerators::Any => each(writer),
+            Numerators::Exponentials => {
+                let is_any = is_beyond(divisor, [DIVISORS[0], BEYOND_OF_SMALL], writer);
+                let small =
+                    |numerator, writer: &mut Writer| Ok(small(numerator, divisor, [reciprocal, negative], writer));
+                let divided = |writer: &mut Writer| one_by_one(numerators, &results, small, writer);
+                writer.usual_or_any(is_any, divided, each)
+            }
         },
-        |writer| one_by_one(numerators, &results, divide, writer),
     )?;
     Ok(results)
+}
+
+/// Whether a divisor is none of those from the bits of the first to those ahead of the second: negative, or NaN, too.
+fn is_beyond(divisor: Register, [least, beyond]: [u32; 2], writer: &mut Writer) -> Register {
+    let above = writer.new_word("sub.s32", format_args!("{divisor}, {least}"));
+    writer.new_predicate("setp.ge.u32", format_args!("{above}, {}", beyond - least))
+}
+
+/// The quotient of usual numbers, by the divisor's reciprocal and the negative of that.
+fn quotient(
+    numerator: Register,
+    divisor: Register,
+    [reciprocal, negative]: [Register; 2],
+    writer: &mut Writer,
+) -> Register {
+    let near = writer.new_word("mul.rn.f32", format_args!("{numerator}, {reciprocal}"));
+    let opposite = writer.new_word("neg.f32", numerator);
+    let left = writer.new_word("fma.rn.f32", format_args!("{divisor}, {near}, {opposite}"));
+    writer.new_word("fma.rn.f32", format_args!("{left}, {negative}, {near}"))
+}
+
+/// The quotient of an exponential, of any size.
+fn small(numerator: Register, divisor: Register, reciprocals: [Register; 2], writer: &mut Writer) -> Register {
+    let bits = |number: f32| format!("0f{:08X}", number.to_bits());
+    let scaled = writer.new_word("mul.rn.f32", format_args!("{numerator}, {}", bits(UP)));
+    let raised = quotient(scaled, divisor, reciprocals, writer);
+    let result = writer.new_word("mul.rn.f32", format_args!("{raised}, {}", bits(DOWN)));
+    let again = writer.new_word("mul.rn.f32", format_args!("{result}, {}", bits(UP)));
+    let opposite = writer.new_word("neg.f32", scaled);
+    let left = writer.new_word("fma.rn.f32", format_args!("{divisor}, {again}, {opposite}"));
+    let size = writer.new_word("and.b32", format_args!("{left}, {:#x}", u32::MAX >> 1));
+    let half = writer.new_word("mul.rn.f32", format_args!("{divisor}, {}", bits(HALF)));
+    let is_far = writer.new_predicate("setp.lt.u32", format_args!("{half}, {size}"));
+    let is_subnormal = writer.new_predicate("setp.lt.u32", format_args!("{result}, {NORMAL}"));
+    let is_other = writer.new_predicate("and.pred", format_args!("{is_far}, {is_subnormal}"));
+    // Up where the result is too small.
+    let is_below = writer.new_word("shr.u32", format_args!("{left}, 31"));
+    let twice = writer.new_word("shl.b32", format_args!("{is_below}, 1"));
+    let step = writer.new_word("sub.s32", format_args!("{twice}, 1"));
+    let other = writer.new_word("add.s32", format_args!("{result}, {step}"));
+    writer.new_word("selp.b32", format_args!("{other}, {result}, {is_other}"))
 }
 
 /// Divides the numbers in a loop, through which they go in turn: a division for each would be most of the code.
@@ -114,6 +191,58 @@ mod tests {
         let reciprocal = 1.0 / b;
         let near = a * reciprocal;
         b.mul_add(near, -a).mul_add(-reciprocal, near)
+    }
+
+    /// The quotient as the kernel has it of small exponentials.
+    fn small(a: f32, b: f32) -> f32 {
+        let scaled = a * UP;
+        let result = quotient(scaled, b) * DOWN;
+        let left = b.mul_add(result * UP, -scaled);
+        match left.abs() > b * HALF && result.to_bits() < NORMAL {
+            true => f32::from_bits(result.to_bits().wrapping_add_signed(if left < 0.0 { 1 } else { -1 })),
+            false => result,
+        }
+    }
+
+    #[test]
+    fn quotients_of_small_exponentials() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32
+        };
+        let (least, beyond) = (DIVISORS[0], BEYOND_OF_SMALL);
+        for _ in 0..if cfg!(miri) { 1000 } else { 300_000 } {
+            let any = f32::from_bits(least + random() % (beyond - least));
+            // Few digits bring ties.
+            let even = (1 + random() % 64) as f32;
+            for b in [
+                any,
+                even,
+                1.0 + any.min(1.0),
+                f32::from_bits(least),
+                f32::from_bits(beyond - 1),
+            ] {
+                for bits in [
+                    random() % NORMAL,
+                    random() % (60 * NORMAL),
+                    random() % 64,
+                    random() % 0x3f80_0000,
+                ] {
+                    let a = f32::from_bits(bits);
+                    assert_eq!(small(a, b).to_bits(), (a / b).to_bits(), "{a:e} / {b:e}");
+                }
+            }
+        }
+        assert_eq!(small(0.0, 3.0).to_bits(), 0);
+        assert!(small(f32::NAN, 3.0).is_nan());
+        assert_eq!(
+            [f32::from_bits(BEYOND_OF_SMALL), f32::from_bits(NORMAL)],
+            [2f32.powi(24), f32::MIN_POSITIVE]
+        );
+        assert_eq!([UP, DOWN, HALF], [64, -64, -86].map(|power| 2f32.powi(power)));
     }
 
     /// The inverse of 2 to that power modulo an odd number.

@@ -8,7 +8,7 @@ use cuda_std::scalar::ScalarType;
 
 use super::Malformed;
 use super::arguments::Block;
-use super::divide::{by_one, is_division};
+use super::divide::{Numerators, by_one, is_division};
 use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
@@ -175,11 +175,17 @@ impl Elements<'_> {
                 let lists: Vec<Vec<Register>> = (0..count).map(list).collect();
                 let (callee, info) = (&self.callees[function], self.program.functions[function]);
                 let applied = match arguments {
-                    [_, divisor] if count > 1 && is_division(info) && values[usize::from(*divisor)].len() == 1 => {
+                    [numerator, divisor]
+                        if count > 1 && is_division(info) && values[usize::from(*divisor)].len() == 1 =>
+                    {
                         let divisor = values[usize::from(*divisor)][0];
                         let numerators: Vec<Register> = lists.iter().map(|list| list[0]).collect();
                         let divide = |numerator, writer: &mut Writer| callee.apply(&[numerator, divisor], writer);
-                        by_one(&numerators, divisor, divide, writer)
+                        let known = match self.operations[usize::from(*numerator)] {
+                            Some(Operation::Exponential(_)) => Numerators::Exponentials,
+                            _ => Numerators::Any,
+                        };
+                        by_one((&numerators, known), divisor, divide, writer)
                     }
                     _ => callee.apply_each(&lists, writer),
                 };
