@@ -3,7 +3,7 @@
 
 use kernels_gpu::convolve::ConvolveShape;
 use kernels_gpu::convolve::depthwise::weights::WeightPlan;
-use kernels_gpu::convolve::depthwise::{Strips, THREADS, blocks, taps_at_once, vector};
+use kernels_gpu::convolve::depthwise::{MANY_TAPS, Strips, THREADS, blocks, taps_at_once, vector};
 use ndarray::{Ix3, Ix5};
 
 use super::Convolve;
@@ -39,7 +39,8 @@ pub(super) fn compute<T: Convolve>(task: &mut Task<'_, T>) -> Result<bool> {
     }
     let shape = task.shape();
     let vector = outputs_of_thread::<T>(&shape, [task.x.address(), task.out.address()]);
-    let strips = Strips::new(shape.groups * shape.outputs, vector, taps_at_once(size_of::<T>()));
+    let taps = taps_at_once(size_of::<T>(), shape.window[2]);
+    let strips = Strips::new(shape.groups * shape.outputs, vector, taps);
     let Some(vectors) = strips.vectors(&shape) else {
         return Ok(false);
     };
@@ -47,7 +48,10 @@ pub(super) fn compute<T: Convolve>(task: &mut Task<'_, T>) -> Result<bool> {
     let multiprocessors = task.stream.backend().properties().multiprocessors;
     let config = LaunchConfig::new(blocks(vectors, multiprocessors), THREADS as u32);
     let args = (Words::of(task.x), &weights, WordsMut::of(task.out), shape, strips);
-    task.stream.launch::<T::Depthwise>(&config, args)?;
+    match taps {
+        MANY_TAPS => task.stream.launch::<T::DepthwiseMany>(&config, args)?,
+        _ => task.stream.launch::<T::Depthwise>(&config, args)?,
+    }
     Ok(true)
 }
 
@@ -64,8 +68,8 @@ pub(super) fn weight_gradient<T: Convolve>(
     let shape = problem.to_kernel(steps(x), steps(out));
     let vector = outputs_of_thread::<T>(&shape, [x.address(), out.address()]);
     let multiprocessors = x.stream().backend().properties().multiprocessors;
-    let plan = Strips::count(&shape)
-        .and_then(|total| WeightPlan::new(&shape, vector, taps_at_once(size_of::<T>()), total, multiprocessors));
+    let taps = taps_at_once(size_of::<T>(), shape.window[2]);
+    let plan = Strips::count(&shape).and_then(|total| WeightPlan::new(&shape, vector, taps, total, multiprocessors));
     let Some((plan, parts)) = plan else {
         return Ok(None);
     };
@@ -74,6 +78,9 @@ pub(super) fn weight_gradient<T: Convolve>(
     let mut sums = DeviceArray::<T::Scalar, Ix3>::uninit(x.stream(), sums)?;
     let config = LaunchConfig::new(parts * plan.blocks(), plan.threads());
     let args = (Words::of(x), Words::of(out), &mut sums, shape, plan);
-    x.stream().launch::<T::DepthwiseWeights>(&config, args)?;
+    match taps {
+        MANY_TAPS => x.stream().launch::<T::DepthwiseWeightsMany>(&config, args)?,
+        _ => x.stream().launch::<T::DepthwiseWeights>(&config, args)?,
+    }
     T::of_sums(sums, true).map(Some)
 }

@@ -40,19 +40,25 @@ pub trait Convolve: Sealed + Num {
     type Depthwise: SafeKernel<Params = DepthwiseParams<Self>>;
     /// What makes the gradient of their weights.
     type DepthwiseWeights: SafeKernel<Params = DepthwiseWeightsParams<Self>>;
+    /// What does them by [`MANY_TAPS`](depthwise::MANY_TAPS) at once, for the types that have it.
+    type DepthwiseMany: SafeKernel<Params = DepthwiseParams<Self>>;
+    /// The same of the weights.
+    type DepthwiseWeightsMany: SafeKernel<Params = DepthwiseWeightsParams<Self>>;
 }
 
 macro_rules! direct {
-    ($($type:ty),*) => {$(
+    ($($type:ident by $many:literal),*) => {$(
         impl Convolve for $type {
             type Direct = direct::convolve_direct<$type>;
-            type Depthwise = depthwise::convolve_depthwise<$type>;
-            type DepthwiseWeights = weights::convolve_depthwise_weights<$type>;
+            type Depthwise = depthwise::convolve_depthwise<$type, 3>;
+            type DepthwiseWeights = weights::convolve_depthwise_weights<$type, 3>;
+            type DepthwiseMany = depthwise::convolve_depthwise<$type, $many>;
+            type DepthwiseWeightsMany = weights::convolve_depthwise_weights<$type, $many>;
         }
     )*};
 }
 
-direct!(f32, f64, f16, bf16);
+direct!(f32 by 3, f64 by 3, f16 by 7, bf16 by 7);
 
 /// Convolutions of elements of this type on any GPU, as products of matrices by tiles.
 pub trait ConvolveTiled: Convolve {

@@ -20,7 +20,7 @@ use crate::matmul::{MulAdd, unroll};
 use crate::num::Num;
 use strips::{Line, Strip, by_taps, quotient};
 
-pub use strips::{LANES, STRIP, Strips, taps_at_once, vector};
+pub use strips::{FEW_TAPS, LANES, MANY_TAPS, STRIP, Strips, taps_at_once, vector};
 
 /// Threads of a block.
 pub const THREADS: usize = 256;
@@ -37,10 +37,10 @@ pub fn blocks(vectors: u32, multiprocessors: u32) -> u32 {
 ///
 /// Sums are in the order of taps, by fused multiply-add in the wide type, and rounded once. The grid has one axis, with a thread for each
 /// vector of each strip, or fewer, which take several: what is looked at ahead of the first one then counts for less. Where a group has
-/// several channels, operands do not lie within their arrays and as `strips` has them, or 32 bits do not count the vectors, nothing is
-/// written.
-#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn convolve_depthwise<T: Num<Wide: MulAdd>>(
+/// several channels, operands do not lie within their arrays and as `strips` has them, which has `M` taps at once, or 32 bits do not count
+/// the vectors, nothing is written.
+#[kernel(T = [f32, f64], M = [3]; T = [f16, bf16], M = [3, 7], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn convolve_depthwise<T: Num<Wide: MulAdd>, const M: usize>(
     x: &[T],
     weights: &[T],
     out: SliceMut<'_, T>,
@@ -51,7 +51,7 @@ pub fn convolve_depthwise<T: Num<Wide: MulAdd>>(
     if shape.channels != 1 || !shape.fits(x.len(), weights.len(), out.len()) {
         return;
     }
-    let of = Depthwise {
+    let of = Depthwise::<T, M> {
         x,
         weights,
         out,
@@ -67,7 +67,7 @@ pub fn convolve_depthwise<T: Num<Wide: MulAdd>>(
     }
 }
 
-struct Depthwise<'a, T> {
+struct Depthwise<'a, T, const M: usize> {
     x: &'a [T],
     weights: &'a [T],
     out: SliceMut<'a, T>,
@@ -75,7 +75,7 @@ struct Depthwise<'a, T> {
     strips: Strips,
 }
 
-impl<T: Num<Wide: MulAdd>> Depthwise<'_, T> {
+impl<T: Num<Wide: MulAdd>, const M: usize> Depthwise<'_, T, M> {
     /// Whether `V` outputs side by side can be loaded and stored at once.
     #[inline(always)]
     fn is_in_vectors<const V: usize>(&self) -> bool {

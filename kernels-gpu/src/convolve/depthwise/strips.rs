@@ -14,17 +14,24 @@ pub const STRIP: usize = 8;
 /// Vectors of a place's outputs that neighbouring threads have, at most.
 pub const LANES: u32 = 32;
 
-/// Taps along the last axis that a thread has at once, at most.
-pub(super) const TAPS: usize = 7;
+/// Taps along the last axis that a thread has at once, at most, by any kernel: with four, ptxas keeps registers of 3 × 3 taps of f32 in
+/// memory, a sixth slower.
+pub const FEW_TAPS: usize = 3;
 
-/// Taps that a thread has at once, of elements of so many bytes. Of wide elements three, as what is loaded of seven wants more registers
-/// than there are: with four, ptxas keeps registers of 3 × 3 taps of f32 in memory, a sixth slower.
-pub const fn taps_at_once(bytes: usize) -> u32 {
-    if bytes == 2 { TAPS as u32 } else { 3 }
+/// The same by kernels of their own for longer lines of 16-bit elements, of which as many have room. Three taps by these are slower, an
+/// eighth and more.
+pub const MANY_TAPS: usize = 7;
+
+/// Which of the two kernels has lines of so many taps, of elements of so many bytes.
+pub const fn taps_at_once(bytes: usize, taps: u32) -> usize {
+    if bytes == 2 && taps > FEW_TAPS as u32 {
+        MANY_TAPS
+    } else {
+        FEW_TAPS
+    }
 }
 
-/// Calls with the constants that are made of a number of taps, where `V` outputs lie side by side, and a stride, for elements of type
-/// `T`: taps, elements from one place of a strip to the next among those that are loaded, and how many are loaded.
+/// Calls with the constants that are made of a number of taps, `M` at most, where `V` outputs lie side by side, and a stride: taps, elements from one place of a strip to the next among those that are loaded, and how many are loaded.
 macro_rules! by_taps {
     ($taps:expr, $stride:expr, |$k:ident, $s:ident, $n:ident| $call:expr) => {
         match (if V == 1 { 1 } else { $taps }, $stride) {
@@ -32,10 +39,10 @@ macro_rules! by_taps {
             (2, _) => by_taps!(@ 2, 2, $k $s $n $call),
             (3, 1) => by_taps!(@ 3, 1, $k $s $n $call),
             (3, _) => by_taps!(@ 3, 2, $k $s $n $call),
-            (5, 1) if const { size_of::<T>() == 2 } => by_taps!(@ 5, 1, $k $s $n $call),
-            (5, _) if const { size_of::<T>() == 2 } => by_taps!(@ 5, 2, $k $s $n $call),
-            (7, 1) if const { size_of::<T>() == 2 } => by_taps!(@ 7, 1, $k $s $n $call),
-            (7, _) if const { size_of::<T>() == 2 } => by_taps!(@ 7, 2, $k $s $n $call),
+            (5, 1) if const { M == MANY_TAPS } => by_taps!(@ 5, 1, $k $s $n $call),
+            (5, _) if const { M == MANY_TAPS } => by_taps!(@ 5, 2, $k $s $n $call),
+            (7, 1) if const { M == MANY_TAPS } => by_taps!(@ 7, 1, $k $s $n $call),
+            (7, _) if const { M == MANY_TAPS } => by_taps!(@ 7, 2, $k $s $n $call),
             _ => by_taps!(@ 1, 1, $k $s $n $call),
         }
     };
@@ -79,25 +86,25 @@ pub struct Strips {
     pub lanes: u32,
     /// How many times as many a place has.
     pub chunks: u32,
-    /// Taps along the last axis that a thread has at once, at most: [`taps_at_once`], or fewer.
+    /// Taps along the last axis that a thread has at once, at most: what [`taps_at_once`] says.
     pub taps: u32,
 }
 
 impl Strips {
     /// Those of so many outputs, of all groups, of which there are some, with so many taps at once.
-    pub fn new(outputs: u32, vector: u32, taps: u32) -> Self {
+    pub fn new(outputs: u32, vector: u32, taps: usize) -> Self {
         Self::of_lanes(outputs, vector, taps, LANES)
     }
 
     /// The same, with so many lanes at most.
-    pub(super) fn of_lanes(outputs: u32, vector: u32, taps: u32, lanes: u32) -> Self {
+    pub(super) fn of_lanes(outputs: u32, vector: u32, taps: usize, lanes: u32) -> Self {
         let vectors = outputs / vector;
         let chunks = vectors.div_ceil(lanes);
         Self {
             vector,
             lanes: vectors.div_ceil(chunks),
             chunks,
-            taps,
+            taps: taps as u32,
         }
     }
 

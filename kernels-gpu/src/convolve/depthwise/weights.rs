@@ -10,7 +10,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::super::ConvolveShape;
-use super::strips::{LANES, Line, STRIP, Strip, Strips, TAPS, by_taps, quotient};
+use super::strips::{LANES, Line, MANY_TAPS, STRIP, Strip, Strips, by_taps, quotient};
 use super::vector;
 use crate::matmul::{MulAdd, unroll};
 use crate::num::Num;
@@ -39,7 +39,13 @@ pub struct WeightPlan {
 impl WeightPlan {
     /// That of a convolution with so many strips, of which there are some, and how many parts it has, on a device of so many
     /// multiprocessors; if 32 bits count its blocks.
-    pub fn new(shape: &ConvolveShape, vector: u32, taps: u32, total: u32, multiprocessors: u32) -> Option<(Self, u32)> {
+    pub fn new(
+        shape: &ConvolveShape,
+        vector: u32,
+        taps: usize,
+        total: u32,
+        multiprocessors: u32,
+    ) -> Option<(Self, u32)> {
         let outputs = shape.all_outputs() as u32;
         let of_lanes = |lanes: u32| {
             let strips = Strips::of_lanes(outputs, vector, taps, lanes);
@@ -130,9 +136,9 @@ impl Run {
 ///
 /// The grid has one axis, of [`blocks`](WeightPlan::blocks) blocks for each part, which have [`threads`](WeightPlan::threads) threads.
 /// Sums are by fused multiply-add in the wide type, in an order that `plan` alone says. Where a group has several channels, operands do
-/// not lie within their arrays and as `plan` has them, or there are other threads, nothing is written.
-#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = 1)]
-pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>>(
+/// not lie within their arrays and as `plan` has them, which has `M` taps at once, or there are other threads, nothing is written.
+#[kernel(T = [f32, f64], M = [3]; T = [f16, bf16], M = [3, 7], max_threads = THREADS, min_blocks = 1)]
+pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>, const M: usize>(
     x: &[T],
     gradient: &[T],
     sums: SliceMut<'_, <T as Num>::Wide>,
@@ -147,7 +153,7 @@ pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>>(
         return;
     }
     let shared = shared_array![u64; 2 * THREADS].cast();
-    let of = Weights {
+    let of = Weights::<T, M> {
         x,
         gradient,
         sums,
@@ -164,7 +170,7 @@ pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>>(
     }
 }
 
-struct Weights<'a, T: Num> {
+struct Weights<'a, T: Num, const M: usize> {
     x: &'a [T],
     gradient: &'a [T],
     sums: SliceMut<'a, T::Wide>,
@@ -175,9 +181,9 @@ struct Weights<'a, T: Num> {
 }
 
 /// Sums of a thread's taps.
-type Sums<W, const V: usize> = [[W; V]; TAPS];
+type Sums<W, const V: usize, const M: usize> = [[W; V]; M];
 
-impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
+impl<T: Num<Wide: MulAdd>, const M: usize> Weights<'_, T, M> {
     /// Whether `V` outputs side by side can be loaded at once.
     #[inline(always)]
     fn is_in_vectors<const V: usize>(&self) -> bool {
@@ -196,7 +202,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
         let (part, chunk) = quotient(rest, plan.strips.chunks);
         let run = Run::new(shape, &plan.strips, of_runs.wrapping_mul(plan.runs).wrapping_add(run));
         let output = plan.strips.output(shape, chunk, lane);
-        let mut sums = [[T::Wide::ZERO; V]; TAPS];
+        let mut sums = [[T::Wide::ZERO; V]; M];
         if let (Some(run), Some(output)) = (run, output) {
             let channel = shape.channel_of(output);
             let start = part.wrapping_mul(plan.of_part);
@@ -234,7 +240,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn add<const V: usize, const K: usize, const S: usize, const N: usize>(
         &self,
-        sums: &mut Sums<T::Wide, V>,
+        sums: &mut Sums<T::Wide, V, M>,
         strip: &Strip,
         line: &Line,
         tap: u32,
@@ -268,7 +274,7 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
 
     /// Adds up the sums of the block's threads, turn by turn, and writes them. For all threads of the block.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store<const V: usize>(&self, sums: &Sums<T::Wide, V>, part: u32, turn: u32, of: Option<(Run, usize)>) {
+    fn store<const V: usize>(&self, sums: &Sums<T::Wide, V, M>, part: u32, turn: u32, of: Option<(Run, usize)>) {
         let (shape, plan) = (&self.shape, &self.plan);
         let (thread, team) = (
             thread::thread_idx_x() as usize,
@@ -277,32 +283,32 @@ impl<T: Num<Wide: MulAdd>> Weights<'_, T> {
         let taps = shape.taps();
         unroll!(8, k => {
             // The same for all threads.
-            if k < TAPS && (k as u32) < plan.strips.together(shape) {
-            let of_tap = sums[k % TAPS];
-            for v in 0..V {
-                // SAFETY: there is room for as many numbers of each thread.
-                unsafe { self.shared.set_unchecked(v * THREADS + thread, of_tap[v]) };
-            }
-            thread::sync_threads();
-            if let (0, Some((run, output))) = (turn, of) {
+            if k < M && (k as u32) < plan.strips.together(shape) {
+                let of_tap = sums[k % M];
                 for v in 0..V {
-                    let mut sum = of_tap[v];
-                    for other in 1..plan.turns as usize {
-                        // SAFETY: a thread of the block.
-                        sum = sum.add(unsafe { self.shared.get_unchecked(v * THREADS + thread + other * team) });
-                    }
-                    let line = (part as usize)
-                        .wrapping_mul(shape.all_outputs())
-                        .wrapping_add(output)
-                        .wrapping_add(v);
-                    let at = line.wrapping_mul(taps).wrapping_add(run.number).wrapping_add(k);
-                    if (k as u32) < run.taps && at < self.sums.len() {
-                        // SAFETY: less than the length, as just asked.
-                        unsafe { self.sums.set_vec_unchecked(at, [sum]) };
+                    // SAFETY: there is room for as many numbers of each thread.
+                    unsafe { self.shared.set_unchecked(v * THREADS + thread, of_tap[v]) };
+                }
+                thread::sync_threads();
+                if let (0, Some((run, output))) = (turn, of) {
+                    for v in 0..V {
+                        let mut sum = of_tap[v];
+                        for other in 1..plan.turns as usize {
+                            // SAFETY: a thread of the block.
+                            sum = sum.add(unsafe { self.shared.get_unchecked(v * THREADS + thread + other * team) });
+                        }
+                        let line = (part as usize)
+                            .wrapping_mul(shape.all_outputs())
+                            .wrapping_add(output)
+                            .wrapping_add(v);
+                        let at = line.wrapping_mul(taps).wrapping_add(run.number).wrapping_add(k);
+                        if (k as u32) < run.taps && at < self.sums.len() {
+                            // SAFETY: less than the length, as just asked.
+                            unsafe { self.sums.set_vec_unchecked(at, [sum]) };
+                        }
                     }
                 }
-            }
-            thread::sync_threads();
+                thread::sync_threads();
             }
         });
     }
