@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions and their gradients against sums in f64.
 
+mod few_channels;
+
 use crate::common::*;
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::RngExt;
@@ -422,146 +424,6 @@ fn gradients_of_many_channels<T: Convolve + FloatNumber>() {
 }
 
 for_types!(gradients_of_many_channels: f16 bf16);
-
-/// Few channels or outputs, for which tensor cores multiply what lies in a patch: odd numbers of channels, a step along k and more, tiles
-/// of each number of outputs, those of the end, boxes along each axis, strides, dilation, and gradients of as few outputs.
-fn few_channels<T: Convolve + FloatNumber>() {
-    case([9, 11], [3, 33], [3, 3])
-        .stride([2, 2])
-        .padding([1, 1])
-        .images(3)
-        .check::<T>();
-    case([20, 17], [3, 64], [7, 7])
-        .stride([2, 2])
-        .padding([3, 3])
-        .check::<T>();
-    case([12, 13], [1, 32], [3, 3]).padding([1, 1]).images(2).check::<T>();
-    case([300], [1, 9], [10]).stride([5]).check::<T>();
-    case([140], [5, 12], [3]).dilation([2]).padding([2]).check::<T>();
-    case([4, 9, 10], [3, 72], [3, 2, 2])
-        .stride([1, 2, 2])
-        .padding([1, 1, 0])
-        .images(2)
-        .check::<T>();
-    case([9, 10], [24, 3], [3, 3]).padding([1, 1]).images(2).check::<T>();
-    case([9, 10], [72, 2], [2, 3]).stride([1, 2]).check::<T>();
-    case([6, 19], [32, 32], [3, 3]).padding([1, 1]).check::<T>();
-    case([5, 6], [2, 136], [5, 1]).padding([2, 0]).check::<T>();
-    // One tap, which is no product where there is padding, or few outputs.
-    case([6, 7], [16, 8], [1, 1]).padding([1, 0]).check::<T>();
-    case([6, 7], [16, 3], [1, 1]).check::<T>();
-}
-
-for_types!(few_channels: f16 bf16);
-
-/// Groups of several channels and few outputs: several of them in a block, a warp for each, units of 8 channels that two groups do not share,
-/// and numbers of groups and channels that go by ones.
-fn small_groups<T: Convolve + FloatNumber>() {
-    for (groups, channels, outputs) in [
-        (8, 4, 4),
-        (4, 8, 8),
-        (8, 16, 16),
-        (3, 3, 5),
-        (4, 2, 16),
-        (4, 8, 20),
-        (6, 12, 1),
-    ] {
-        case([7, 9], [groups * channels, groups * outputs], [3, 3])
-            .groups(groups)
-            .padding([1, 1])
-            .images(2)
-            .check::<T>();
-    }
-    case([9, 8], [32, 32], [3, 3])
-        .groups(4)
-        .stride([2, 2])
-        .padding([1, 1])
-        .check::<T>();
-    case([5, 5, 6], [16, 32], [2, 2, 3]).groups(4).check::<T>();
-}
-
-for_types!(small_groups: f16 bf16);
-
-/// More tiles than blocks and parts, so that each block has several, the last of which are not whole.
-#[test]
-fn several_tiles_of_few_channels_for_a_block() {
-    let images = 6 * device().properties().multiprocessors as usize + 5;
-    case([9, 17], [3, 8], [3, 3])
-        .padding([1, 1])
-        .images(images)
-        .check::<bf16>();
-    case([130], [8, 32], [2]).groups(4).images(images).check::<bf16>();
-}
-
-/// Channels in front, which lie far apart, and a part of an array that does not begin at a multiple of 16 bytes.
-#[test]
-fn few_channels_that_lie_elsewhere() {
-    for channels in [3, 8] {
-        let case = case([9, 11], [channels, 40], [3, 3]).padding([1, 1]).images(2);
-        let operands = case.operands::<bf16>();
-        for device in devices::<bf16>() {
-            let stream = device.default_stream();
-            let [x, weights, out] = operands
-                .each_ref()
-                .map(|x| DeviceArray::from_ndarray(stream, x).unwrap());
-            let front = x
-                .view()
-                .permuted_axes(IxDyn(&[0, 3, 1, 2]))
-                .unwrap()
-                .to_array()
-                .unwrap();
-            let front = front.view().permuted_axes(IxDyn(&[0, 2, 3, 1])).unwrap();
-            let mut shape = operands[0].shape().to_vec();
-            shape[3] += 3;
-            let mut wide = ArrayD::from_elem(IxDyn(&shape), bf16::NAN);
-            wide.slice_axis_mut(Axis(3), (3..).into()).assign(&operands[0]);
-            let wide = DeviceArray::from_ndarray(stream, &wide).unwrap();
-            let part = wide.slice_axis(Axis(3), (3..).into()).unwrap();
-            for x in [&front, &part] {
-                let of = case.on(x, &weights);
-                let got = [
-                    of.compute().unwrap(),
-                    of.input_gradient(&out).unwrap(),
-                    of.weight_gradient(&out).unwrap(),
-                ];
-                case.compare(&operands, &got.map(|x| x.to_ndarray().unwrap()));
-            }
-        }
-    }
-}
-
-/// What is infinite in one channel is in no other's results by way of the zeros that fill a step, and so are gradients of weights.
-#[test]
-fn infinity_stays_in_few_channels() {
-    for (channels, groups) in [(3, 1), (12, 4), (24, 1)] {
-        let case = case([9, 10], [channels, 16], [3, 3]).padding([1, 1]).groups(groups);
-        let mut operands = case.operands::<bf16>();
-        operands[0][[0, 4, 4, 1]] = bf16::INFINITY;
-        for device in devices::<bf16>() {
-            let [out, _, weights] = case.run(&device, &operands);
-            for (at, value) in out.indexed_iter() {
-                let reads = at[1].abs_diff(4) < 2 && at[2].abs_diff(4) < 2 && at[3] < 16 / groups;
-                assert_eq!(value.is_finite(), !reads, "{case:?}: result at {at:?}");
-            }
-            for (at, value) in weights.indexed_iter() {
-                let is_of_channel = at[3] == 1 && at[0] < 16 / groups;
-                assert!(is_of_channel || value.is_finite(), "{case:?}: weights at {at:?}");
-            }
-        }
-    }
-}
-
-/// An input that is cut into pieces, of which each is read by one place.
-fn pieces<T: Convolve + FloatNumber>() {
-    case([8, 12], [3, 10], [4, 4]).stride([4, 4]).images(2).check::<T>();
-    case([6], [2, 3], [2]).stride([2]).check::<T>();
-    case([4, 6, 3], [2, 9], [2, 3, 1]).stride([2, 3, 1]).check::<T>();
-    // Places are left over, or between pieces.
-    case([9, 12], [3, 10], [4, 4]).stride([4, 4]).check::<T>();
-    case([8, 12], [3, 10], [3, 4]).stride([4, 4]).check::<T>();
-}
-
-for_types!(pieces: f32 f64 bf16);
 
 /// What is infinite or NaN in one channel is in no other's gradients, and those of outputs stay theirs.
 #[test]
