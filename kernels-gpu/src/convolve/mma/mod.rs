@@ -213,7 +213,6 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
         self.patch.fill_table();
         // SAFETY (of all): the kernel's contract.
         unsafe { self.fill_lines() };
-        let from = self.from();
         let tiles = self.patch.tiles();
         let mut number = first;
         while number < tiles {
@@ -223,14 +222,14 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
             unsafe { self.patch.fill(&tile) };
             async_copy::wait::<0>();
             thread::sync_threads();
-            let targets = self.targets(&tile);
             let mut group = 0;
             while group < self.patch.plan.groups {
-                let sums = match from {
+                // Where the lane reads and writes is found for each group anew: kept, it would take the registers of sums.
+                let sums = match self.from() {
                     From::Units(from) => self.multiply_units(group, from),
                     From::Pairs(from) => self.multiply_pairs(group, from),
                 };
-                unsafe { self.store(&targets, group, &sums) };
+                unsafe { self.store(&self.targets(&tile), group, &sums) };
                 group += 1;
             }
             number += apart;
