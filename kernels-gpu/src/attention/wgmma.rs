@@ -305,8 +305,8 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
             for stage in 0..STAGES as u32 {
                 for consumer in 0..Self::CONSUMERS {
                     block.full(Ring::Queries(consumer), stage).init(1);
-                    // Each warp for itself: it reads the tile's number, and queries, by ordinary loads.
-                    block.free(Ring::Queries(consumer), stage).init(4);
+                    // Each thread for itself: it reads the tile's number, and queries, by ordinary loads.
+                    block.free(Ring::Queries(consumer), stage).init(128);
                     block.full(Ring::Bias(consumer), stage).init(1);
                     block.free(Ring::Bias(consumer), stage).init(4);
                 }

@@ -236,17 +236,12 @@ where
             // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
             let queries = self.queries(self.stage(ring, warp::uniform(of_q.stage)));
             let free = self.free(ring, of_q.stage);
-            let leads = thread::thread_idx_x().is_multiple_of(32);
             if Self::FROM_REGISTERS {
                 have_read();
-                free.arrive_if(leads);
+                free.arrive();
             }
             let values = match tiles {
-                0 => {
-                    // No product has brought the warp together: all of its lanes have read what is said of the queries.
-                    warp::sync_warp(warp::FULL_MASK);
-                    Accumulator::zero()
-                }
+                0 => Accumulator::zero(),
                 _ => self.values(
                     &queries,
                     (&sequence, row),
@@ -256,7 +251,7 @@ where
                     &mut sums,
                 ),
             };
-            free.arrive_if(!Self::FROM_REGISTERS && leads);
+            free.arrive_if(!Self::FROM_REGISTERS);
             of_q = of_q.next();
             self.store(
                 &values,
