@@ -7,7 +7,7 @@ use ndarray::{Array2, Ix3};
 use warpsmith::ops::{Border, Convolve, Pixel, Pool, Weights};
 use warpsmith::{DeviceArray, LaunchConfig, bf16, f16};
 
-use super::{HOPPER, Run, Value, each_type};
+use super::{AMPERE, HOPPER, Run, Value, each_type};
 
 pub(super) fn blurs(run: &mut Run) {
     each_type!(run, blur: u8 u16 f32);
@@ -61,11 +61,13 @@ fn wide_sums(run: &mut Run) {
 }
 
 pub(super) fn windows(run: &mut Run) {
-    if run.generation() == HOPPER {
-        each_type!(run, convolve_on_hopper: f16 bf16);
-    } else {
-        each_type!(run, pool: f32 f64 f16 bf16);
-        each_type!(run, convolve: f32 f64 f16 bf16);
+    match run.generation() {
+        HOPPER => each_type!(run, convolve_on_hopper: f16 bf16),
+        AMPERE => each_type!(run, convolve_on_ampere: f16 bf16),
+        _ => {
+            each_type!(run, pool: f32 f64 f16 bf16);
+            each_type!(run, convolve: f32 f64 f16 bf16);
+        }
     }
 }
 
@@ -92,11 +94,11 @@ fn convolve<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 3, channels));
         run.keep(x.convolve(&weights).padding(1).compute());
     }
-    // Groups of one channel, in vectors and not.
-    for channels in [4 * run.len(20), run.len(70)] {
+    // Groups of one channel, in vectors and not, of few taps and many.
+    for (channels, taps) in [(4 * run.len(20), 3), (4 * run.len(20), 5), (run.len(70), 4)] {
         let (rows, columns) = (3 + run.len(9), 3 + run.len(30));
         let x = run.array::<T, _>((2, rows, columns, channels));
-        let weights = run.array::<T, _>((channels, 3, 4, 1));
+        let weights = run.array::<T, _>((channels, 3, taps, 1));
         let of = x.convolve(&weights).padding(1).groups(channels);
         let out = run.ok(of.compute());
         let gradient = run.array::<T, _>(out.raw_dim());
@@ -106,12 +108,26 @@ fn convolve<T: Value + Convolve>(run: &mut Run) {
     }
 }
 
+/// Few channels, and outputs of each width, in one tile or several; groups, of which a block has several.
+fn convolve_on_ampere<T: Value + Convolve>(run: &mut Run) {
+    for (channels, outputs, groups) in [(3, 5, 1), (run.len(9), 20, 1), (3, 70, 1), (32, 32, 4)] {
+        let (images, rows, columns) = (1 + run.len(3), 3 + run.len(9), 3 + run.len(30));
+        let x = run.array::<T, _>((images, rows, columns, channels));
+        let weights = run.array::<T, _>((outputs, 3, 3, channels / groups));
+        let of = x.convolve(&weights).padding(1).groups(groups);
+        let out = run.ok(of.compute());
+        let gradient = run.array::<T, _>(out.raw_dim());
+        run.keep(Ok(out));
+        run.keep(of.weight_gradient(&gradient));
+    }
+}
+
 /// As many outputs as have two tiles of each width.
 fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
     for outputs in [120, 248, 504] {
         let places = 1 + run.len(60);
-        let x = run.array::<T, _>((1, places, 32));
-        let weights = run.array::<T, _>((outputs, 2, 32));
+        let x = run.array::<T, _>((1, places, 40));
+        let weights = run.array::<T, _>((outputs, 2, 40));
         run.keep(x.convolve(&weights).compute());
     }
     // Of several parts, and a tile of outputs for each of a block's turns.
