@@ -335,20 +335,8 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
     /// Where the lane's places of a tile begin in the output, if they are there.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn targets(&self, tile: &Tile) -> Targets {
-        let shape = &self.patch.shape;
-        let image = tile.image.wrapping_mul(shape.out[0]);
-        self.places().map(|places| {
-            places.map(|place| {
-                let at: [u32; 3] = cuda_std::array::from_fn(|axis: usize| tile.place[axis] + place[axis]);
-                let is_inside = at[0] < shape.output[0] && at[1] < shape.output[1] && at[2] < shape.output[2];
-                is_inside.then(|| {
-                    image
-                        .wrapping_add((at[0] as usize).wrapping_mul(shape.out[1]))
-                        .wrapping_add((at[1] as usize).wrapping_mul(shape.out[2]))
-                        .wrapping_add((at[2] as usize).wrapping_mul(shape.out[3]))
-                })
-            })
-        })
+        self.places()
+            .map(|places| places.map(|place| self.patch.output(tile, place)))
     }
 
     /// Where the lane reads the weights of the first step: of each 16 lines the row of a matrix that it says, or of 8 its own, in bytes.

@@ -104,6 +104,21 @@ impl<T: Num> Patch<'_, T> {
         [line >> (b + c), line >> c & ((1 << b) - 1), line & ((1 << c) - 1)]
     }
 
+    /// Where that place of a tile begins in an array that lies as the output, if the output has it.
+    #[inline(always)]
+    pub(super) fn output(&self, tile: &Tile, place: [u32; 3]) -> Option<usize> {
+        let shape = &self.shape;
+        let at: [u32; 3] = cuda_std::array::from_fn(|axis: usize| tile.place[axis] + place[axis]);
+        let is_inside = at[0] < shape.output[0] && at[1] < shape.output[1] && at[2] < shape.output[2];
+        is_inside.then(|| {
+            tile.image
+                .wrapping_mul(shape.out[0])
+                .wrapping_add((at[0] as usize).wrapping_mul(shape.out[1]))
+                .wrapping_add((at[1] as usize).wrapping_mul(shape.out[2]))
+                .wrapping_add((at[2] as usize).wrapping_mul(shape.out[3]))
+        })
+    }
+
     /// The first word of what the first tap of a place of the tile reads.
     #[inline(always)]
     pub(super) fn first(&self, place: [u32; 3]) -> u32 {

@@ -204,17 +204,8 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             is_there.then_some((group * shape.outputs + output) as usize)
         };
         let source = |line: u32| {
-            let place = self.patch.line(line);
-            let at: [u32; 3] = cuda_std::array::from_fn(|axis: usize| tile.place[axis] + place[axis]);
-            let is_inside = at[0] < shape.output[0] && at[1] < shape.output[1] && at[2] < shape.output[2];
-            is_inside.then(|| {
-                tile.image
-                    .wrapping_mul(shape.out[0])
-                    .wrapping_add((at[0] as usize).wrapping_mul(shape.out[1]))
-                    .wrapping_add((at[1] as usize).wrapping_mul(shape.out[2]))
-                    .wrapping_add((at[2] as usize).wrapping_mul(shape.out[3]))
-                    .wrapping_add(first)
-            })
+            let at = self.patch.output(tile, self.patch.line(line));
+            at.map(|at| at.wrapping_add(first))
         };
         const ACROSS: u32 = (OUTPUTS / WIDE) as u32;
         if self.wide {
