@@ -5,7 +5,7 @@
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(sim_only)");
     println!("cargo::rerun-if-env-changed=WARPSMITH_SIM_ONLY");
-    if std::env::var_os("WARPSMITH_SIM_ONLY").is_some() {
+    if cuda_builder::is_sim_only() {
         println!("cargo::rustc-cfg=sim_only");
     }
 }

@@ -18,12 +18,12 @@ const CI: &str = "CI";
 /// Whether what is built for this machine has device code. Compiling it takes the most time of all, and where there is no
 /// driver nobody can run it.
 pub fn wants_device_code() -> bool {
-    env::var_os(SIM_ONLY).is_none() && (env::var_os(CI).is_some() || !cuda_driver::is_missing())
+    !cuda_builder::is_sim_only() && (env::var_os(CI).is_some() || !cuda_driver::is_missing())
 }
 
 /// Says so where what is built has no device code.
 pub fn tell_of_device_code() {
-    if env::var_os(SIM_ONLY).is_some() {
+    if cuda_builder::is_sim_only() {
         println!("Built for the simulated GPU alone, as {SIM_ONLY} is set.");
     } else if !wants_device_code() {
         println!(

@@ -282,7 +282,7 @@ fn relative(path: &Path, folder: &Path) -> Option<PathBuf> {
 }
 
 /// The inverse of [`relative`]: as cargo does, and not as the system where a folder is a link.
-fn joined(folder: &Path, path: &Path) -> PathBuf {
+pub(crate) fn joined(folder: &Path, path: &Path) -> PathBuf {
     let mut joined = folder.to_owned();
     for part in path.components() {
         match part {

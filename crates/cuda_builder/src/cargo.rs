@@ -447,7 +447,7 @@ impl Compiler<'_> {
             dependencies.packages.insert(artifact.package_name().to_owned());
             if self.is_local(artifact) {
                 dependencies.files.insert(artifact.manifest.clone());
-                dependencies.workspace.extend(workspace_above(&artifact.manifest));
+                dependencies.workspace.extend(workspace_of(&artifact.manifest));
             }
             if !artifact.manifest.starts_with(self.toolchain.sysroot()) {
                 for dep_info in artifact.dep_info() {
@@ -572,14 +572,30 @@ fn configurations(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The Cargo.toml of the workspace that a package with this manifest takes something from, if that is in a folder above.
-fn workspace_above(manifest: &Path) -> Option<PathBuf> {
+/// The Cargo.toml of the workspace that a package with this manifest takes something from: that which it names, else the nearest
+/// in a folder above.
+fn workspace_of(manifest: &Path) -> Option<PathBuf> {
     let mentions = |file: &Path, what: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(what));
-    if mentions(manifest, "[workspace") || !mentions(manifest, "workspace") {
+    let text = fs::read_to_string(manifest).unwrap_or_default();
+    if text.contains("[workspace") || !text.contains("workspace") {
         return None;
+    }
+    if let Some(folder) = named_workspace(&text) {
+        let file = cache::joined(manifest.parent()?, Path::new(folder)).join("Cargo.toml");
+        return file.is_file().then_some(file);
     }
     let mut above = manifest.ancestors().skip(2).map(|folder| folder.join("Cargo.toml"));
     above.find(|file| mentions(file, "[workspace"))
+}
+
+/// The folder that a manifest names by `package.workspace`: `workspace = true` is a dependency's.
+fn named_workspace(manifest: &str) -> Option<&str> {
+    manifest.lines().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        let (quote, value) = value.trim_start().split_at_checked(1)?;
+        let is_named = matches!(name.trim(), "workspace" | "package.workspace") && matches!(quote, "\"" | "'");
+        is_named.then(|| value.split(quote).next())?
+    })
 }
 
 /// Whether the file's name stands in `list`.
@@ -639,6 +655,28 @@ mod tests {
         assert_ne!(path(rustc, "a", true), path(rustc, "b", true));
         assert_ne!(path(rustc, "a", true), path(rustc, "a", false));
         assert_ne!(path(rustc, "a", true), path("rustc 1.95.0\ncommit-hash: 2", "a", true));
+    }
+
+    #[test]
+    fn a_manifest_may_name_its_workspace() {
+        for (manifest, named) in [
+            (
+                "[package]\nname = \"k\"\nworkspace = \"../root\" # there\n",
+                Some("../root"),
+            ),
+            ("package.workspace='../a b'\n", Some("../a b")),
+            ("[package]\nedition.workspace = true\n", None),
+            (
+                "[dependencies.half]\nworkspace = true\n\n[lints]\nworkspace=true\n",
+                None,
+            ),
+            (
+                "[dependencies.half]\nworkspace = true\n\n[package]\nworkspace = \"/root\"\n",
+                Some("/root"),
+            ),
+        ] {
+            assert_eq!(named_workspace(manifest), named, "{manifest}");
+        }
     }
 
     #[test]

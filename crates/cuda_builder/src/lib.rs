@@ -31,7 +31,8 @@
 //! In a build script [`build`](CudaBuilder::build) compiles nothing, and writes that there is no module, in two cases:
 //! where the environment variable `WARPSMITH_SIM_ONLY` is set, and where the source of `core` is missing, of which a
 //! warning tells. Only the simulated GPU then works; a launch on another is an error. Where the variable `CI` is set,
-//! missing source fails the build: what is made there is to have its kernels.
+//! missing source fails the build: what is made there is to have its kernels. [`is_sim_only`] says which values of the
+//! first count.
 //!
 //! # What comes out
 //!
@@ -52,8 +53,10 @@
 //! target folder of its own, `cuda_builder` inside the outer one, which debug, release and clippy
 //! builds share. `core` takes some 15 seconds the first time; after that only the kernels crate is
 //! compiled, once for each architecture, and of one architecture only when something in it changed:
-//! a second profile's build script finds the PTX of the first. rustc's warnings
-//! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
+//! a second profile's build script finds the PTX of the first. rustc's errors are in [`CudaBuilderError::RustcFailed`]; its
+//! warnings become warnings of the build script, but for those that cargo shows anyway, since the package depends on the
+//! kernels crate by its path, and the host compiles all that a GPU does: none of the crate's files names `nvptx64` or
+//! `cuda_entries`.
 //! Builds at the same time wait for each other, leave their processors to the one they wait for, and take what it made.
 //!
 //! The build script runs when any of these changes: a source file, a file that one includes, or the manifest, of the
@@ -128,7 +131,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolchain::{Kernels, Toolchain};
 
-/// With this variable set, build scripts compile no device code.
+/// With this variable set, build scripts compile no device code: [`is_sim_only`].
 const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
 
 /// With this variable set, as services for continuous integration do, a build without device code has to be asked for.
@@ -365,7 +368,8 @@ impl CudaBuilder {
                     files: compiler.configurations().into_iter().collect(),
                     ..Dependencies::default()
                 });
-                for line in built.warnings.iter().flat_map(|warning| warning.lines()) {
+                let warnings = new_warnings(&toolchain, &kernels, &built);
+                for line in warnings.iter().flat_map(|warning| warning.lines()) {
                     println!("cargo::warning={line}");
                 }
             }
@@ -411,6 +415,14 @@ pub fn use_packed(folder: impl AsRef<Path>) -> Result<bool, CudaBuilderError> {
     Ok(found)
 }
 
+/// Whether the environment variable `WARPSMITH_SIM_ONLY` asks for builds without device code: it is set, and neither empty nor `0`.
+///
+/// For what is to know it without a build, such as a build script that has tests of device code ignored. It tells cargo by
+/// `cargo::rerun-if-env-changed=WARPSMITH_SIM_ONLY` that it reads the variable.
+pub fn is_sim_only() -> bool {
+    env::var_os(SIM_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// The line by which a build script tells `warpsmith::kernels!` where the expression of a kernels crate is.
 fn cargo_line(package: &str, expression: &Path) -> String {
     let (library, path) = (package.replace('-', "_"), expression.display());
@@ -422,7 +434,7 @@ fn goes_without_device_code(toolchain: &Toolchain) -> Result<bool, CudaBuilderEr
     for variable in [SIM_ONLY, CI] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    if env::var_os(SIM_ONLY).is_some() {
+    if is_sim_only() {
         return Ok(true);
     }
     let Err(error) = toolchain::require_core_source(toolchain.sysroot()) else {
@@ -437,6 +449,31 @@ fn goes_without_device_code(toolchain: &Toolchain) -> Result<bool, CudaBuilderEr
     let consequence = "built without device code: only the simulated GPU will work";
     println!("cargo::warning={error}\ncargo::warning={consequence}");
     Ok(true)
+}
+
+/// In a build script: the warnings that cargo does not show when it compiles the kernels crate for the host. Those without a
+/// place in the source are of the compiler's back end.
+fn new_warnings(toolchain: &Toolchain, kernels: &Kernels, built: &Built) -> Vec<String> {
+    let mut warnings = built.warnings.clone();
+    let outer = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let is_dependency = || outer.is_some_and(|outer| toolchain.depends_on(&outer, kernels));
+    if !warnings.is_empty() && !has_device_code_of_its_own(kernels, &built.dependencies) && is_dependency() {
+        warnings.retain(|warning| !warning.contains("--> "));
+    }
+    warnings
+}
+
+/// Whether one of the crate's files may have code that the host does not compile.
+fn has_device_code_of_its_own(kernels: &Kernels, dependencies: &Dependencies) -> bool {
+    let folder = kernels.manifest.parent().unwrap_or(Path::new("."));
+    let mut sources = dependencies.files.iter().filter(|file| {
+        let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+        is_rust && file.starts_with(folder)
+    });
+    sources.any(|file| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.contains("nvptx64") || text.contains("cuda_entries")
+    })
 }
 
 /// What all runs of the inner cargo gave together.

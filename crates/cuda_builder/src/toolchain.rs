@@ -58,13 +58,44 @@ impl Toolchain {
                 path: folder.to_owned(),
             });
         }
+        let metadata = self.metadata(folder, &manifest)?;
+        let package = package_at(&metadata, &manifest).ok_or_else(|| CudaBuilderError::NoSuchPackage {
+            path: folder.to_owned(),
+        })?;
+        Ok(Kernels {
+            package: text(package, "name").to_owned(),
+            version: text(package, "version").to_owned(),
+            library: library_of(package)?,
+            workspace: text(&metadata, "workspace_root").into(),
+            target_dir: text(&metadata, "target_directory").into(),
+            manifest,
+        })
+    }
+
+    /// Whether the package in `folder` has the kernels crate among its dependencies, by its path.
+    pub(crate) fn depends_on(&self, folder: &Path, kernels: &Kernels) -> bool {
+        let manifest = folder.join("Cargo.toml");
+        let Ok(metadata) = self.metadata(folder, &manifest) else {
+            return false;
+        };
+        let dependencies = package_at(&metadata, &manifest).map(|package| elements(package, "dependencies"));
+        let is_kernels = |dependency: &Value| {
+            let path = json::text(dependency, "path").map(|path| Path::new(path).join("Cargo.toml"));
+            // Those of tests and build scripts have a kind.
+            json::text(dependency, "kind").is_none() && path.is_some_and(|path| same_file(&path, &kernels.manifest))
+        };
+        dependencies.is_some_and(|dependencies| dependencies.iter().any(is_kernels))
+    }
+
+    /// What cargo says of the workspace of a manifest in `folder`.
+    fn metadata(&self, folder: &Path, manifest: &Path) -> Result<Value, CudaBuilderError> {
         let unreadable = |reason: String| CudaBuilderError::Metadata {
             path: folder.to_owned(),
             reason,
         };
         let output = Command::new(&self.cargo)
             .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
-            .arg(&manifest)
+            .arg(manifest)
             .current_dir(folder)
             .env("CARGO_TERM_COLOR", "never")
             .output()
@@ -72,22 +103,14 @@ impl Toolchain {
         if !output.status.success() {
             return Err(unreadable(stderr_of(&output)));
         }
-        let metadata = json::parse(&output.stdout).map_err(unreadable)?;
-        let package = elements(&metadata, "packages")
-            .iter()
-            .find(|package| same_file(Path::new(text(package, "manifest_path")), &manifest))
-            .ok_or_else(|| CudaBuilderError::NoSuchPackage {
-                path: folder.to_owned(),
-            })?;
-        Ok(Kernels {
-            package: text(package, "name").to_owned(),
-            version: text(package, "version").to_owned(),
-            library: library_of(package)?,
-            manifest,
-            workspace: text(&metadata, "workspace_root").into(),
-            target_dir: text(&metadata, "target_directory").into(),
-        })
+        json::parse(&output.stdout).map_err(unreadable)
     }
+}
+
+/// The package with this manifest.
+fn package_at<'a>(metadata: &'a Value, manifest: &Path) -> Option<&'a Value> {
+    let mut packages = elements(metadata, "packages").iter();
+    packages.find(|package| same_file(Path::new(text(package, "manifest_path")), manifest))
 }
 
 /// A member that `cargo metadata` always has, as text.

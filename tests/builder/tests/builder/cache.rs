@@ -262,6 +262,42 @@ fn another_workspace_counts() {
     assert!(printed.contains(&line), "{printed}");
 }
 
+/// A manifest may name its workspace, which then need not be in a folder above.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn a_workspace_that_a_manifest_names_counts() {
+    let build = kept("named_workspace", |fixture| {
+        fixture.write(
+            "root/Cargo.toml",
+            "[workspace]\nmembers = [\"../device_lib\"]\nresolver = \"3\"\n\n[workspace.package]\nversion = \"0.1.0\"\n",
+        );
+        fixture.edit("device_lib/Cargo.toml", |text| {
+            text.replace(
+                "version = \"0.1.0\"\n",
+                "version.workspace = true\nworkspace = \"../root\"\n",
+            )
+        });
+        fixture.edit("device_lib/src/lib.rs", |text| {
+            text.replace(
+                "slice[index]",
+                "slice[index + env!(\"CARGO_PKG_VERSION_PATCH\").len() - 1]",
+            )
+        });
+    });
+    let (compiled, printed) = build.build(|_| ());
+    assert_eq!(compiled, 0);
+    let line = format!(
+        "cargo::rerun-if-changed={}\n",
+        build.fixture.path("root/Cargo.toml").display()
+    );
+    assert!(printed.contains(&line), "{printed}");
+    build
+        .fixture
+        .edit("root/Cargo.toml", |text| text.replace("0.1.0", "0.1.10"));
+    let (compiled, _) = build.build(|_| ());
+    assert_ne!(compiled, 0);
+}
+
 /// Cargo's configuration decides of profiles, patches and variables, and may include other files.
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]

@@ -23,6 +23,19 @@ fn the_variable_for_the_simulator_alone_compiles_nothing() {
 
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]
+fn the_variable_for_the_simulator_alone_may_say_no() {
+    let fixture = Fixture::new("not_sim_only");
+    for no in ["0", ""] {
+        let output = fixture.run_build_script(|command| {
+            command.env("WARPSMITH_SIM_ONLY", no).env("FIXTURE_ONE_ARCH", "1");
+        });
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_ne!(fixture.expression(), NO_MODULE, "{no:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
     let fixture = Fixture::new("broken");
     fixture.edit("kernels/src/reduce.rs", |text| {

@@ -62,6 +62,48 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     assert_eq!(embedding, expected);
 }
 
+/// Where the package depends on the kernels crate cargo shows the warnings when it compiles that for the host, unless they are of
+/// code that a GPU alone has.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn warnings_that_cargo_shows_are_not_shown_again() {
+    let fixture = Fixture::new("warnings");
+    fixture.write("src/lib.rs", "");
+    // Entries that come from another crate's macro, as those of `#[kernel]` do.
+    let mut entries = String::new();
+    fixture.edit("kernels/src/lib.rs", |text| {
+        let (others, own) = text.split_once("#[cfg(cuda_entries)]").unwrap();
+        entries = format!("#[macro_export]\nmacro_rules! entries {{ () => {{\n#[cfg(cuda_entries)]{own}}} }}\n");
+        format!("{others}device_lib::entries!();\n").replace("cfg that cuda_builder sets", "cfg")
+    });
+    fixture.edit("device_lib/src/lib.rs", |text| text + &entries);
+    fixture.edit("kernels/Cargo.toml", |text| text.replace("[workspace]", ""));
+    let manifest = |dependencies: &str| {
+        format!(
+            "[package]\nname = \"outer\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\nmembers = [\"kernels\"]\n\n{dependencies}"
+        )
+    };
+    let depends = "[dependencies]\nfixture-kernels = { path = \"kernels\" }\n";
+    let is_shown = |dependencies: &str| {
+        fixture.write("Cargo.toml", &manifest(dependencies));
+        let output = fixture.run_build_script(|command| {
+            command
+                .env("CARGO_MANIFEST_DIR", &fixture.root)
+                .env("FIXTURE_ONE_ARCH", "1");
+        });
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{stdout}");
+        stdout.contains("cargo::warning=warning: function `deliberately_unused` is never used")
+    };
+    assert!(!is_shown(depends));
+    assert!(is_shown(""));
+    assert!(is_shown(&depends.replace("dependencies", "dev-dependencies")));
+    fixture.edit("kernels/src/reduce.rs", |text| {
+        text + "\n#[cfg(target_arch = \"nvptx64\")]\npub const ON_A_GPU: bool = true;\n"
+    });
+    assert!(is_shown(depends));
+}
+
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_stands_still_is_not_written_and_what_is_stale_goes() {
