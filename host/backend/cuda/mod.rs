@@ -4,7 +4,7 @@
 //! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads
 //! kernels and launching.rs launches them, foreign.rs those of other compilers, graph.rs records work, staging.rs takes
 //! small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
-//! what the driver says, and panics.rs of what kernels say. peer.rs copies to other GPUs.
+//! what the driver says, and panics.rs of what kernels say. peer.rs copies to other GPUs, pool.rs has the memory.
 
 mod bulk;
 mod context;
@@ -18,6 +18,7 @@ mod locking;
 mod modules;
 mod panics;
 mod peer;
+mod pool;
 mod staging;
 mod status;
 mod tensor_map;
@@ -27,7 +28,7 @@ use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_driver::sys::{self, DeviceAttribute, Status};
+use cuda_driver::sys::{self, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
@@ -46,6 +47,7 @@ use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use landing::Landing;
 use modules::Modules;
 use peer::Peers;
+use pool::Pool;
 use staging::Staging;
 
 pub(crate) use context::{count, properties};
@@ -64,8 +66,7 @@ pub(crate) struct Cuda {
     landing: Landing,
     bulk: Bulk,
     peers: Peers,
-    /// The pool of the stream-ordered allocator; null where the device has none.
-    pool: sys::CUmemoryPool,
+    pool: Pool,
     /// Whether each launch is followed by a wait for its kernel.
     synchronous: bool,
     /// Last, so that it is released after all that is in it.
@@ -100,7 +101,7 @@ impl Cuda {
     fn with_modules(ordinal: u32, modules: Modules) -> Result<Self> {
         let properties = properties(ordinal)?;
         let context = Context::retain(ordinal, &properties.id)?;
-        let mut cuda = Self {
+        Ok(Self {
             properties,
             memory: Memory::default(),
             expressions: Kernels::default(),
@@ -109,33 +110,10 @@ impl Cuda {
             landing: Landing::default(),
             bulk: Bulk::default(),
             peers: Peers::default(),
-            pool: ptr::null_mut(),
+            pool: Pool::create(&context)?,
             synchronous: std::env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1"),
             context,
-        };
-        if cuda.context.has(DeviceAttribute::MEMORY_POOLS_SUPPORTED) {
-            cuda.create_pool()?;
-        }
-        Ok(cuda)
-    }
-
-    fn create_pool(&mut self) -> Result<()> {
-        let _current = self.enter()?;
-        let properties = sys::CUmemPoolProps {
-            alloc_type: sys::AllocationType::PINNED,
-            handle_types: sys::HandleType::NONE,
-            location: sys::CUmemLocation {
-                kind: sys::LocationType::DEVICE,
-                id: self.context.device(),
-            },
-            win32_security_attributes: ptr::null_mut(),
-            reserved: [0; 64],
-        };
-        // SAFETY: a valid structure, and a place for a handle.
-        let status = unsafe { sys::cuMemPoolCreate(&mut self.pool, &properties) };
-        self.check("cuMemPoolCreate", status)?;
-        // Without a threshold, every synchronisation would give the memory back to the system.
-        self.set_release_threshold(u64::MAX)
+        })
     }
 
     /// Makes the context current on this thread; every call of the driver needs that.
@@ -384,21 +362,8 @@ impl Backend for Cuda {
         if bytes as u64 > self.properties.total_memory {
             return Ok(None);
         }
-        let mut address = 0;
-        // SAFETY: the trait's contract; writes an address.
-        let (call, status) = unsafe {
-            if self.pool.is_null() {
-                ("cuMemAlloc", sys::cuMemAlloc_v2(&mut address, bytes))
-            } else {
-                let status = sys::cuMemAllocFromPoolAsync(&mut address, bytes, self.pool, stream_of(stream));
-                ("cuMemAllocFromPoolAsync", status)
-            }
-        };
-        if status == Status::OUT_OF_MEMORY {
-            return Ok(None);
-        }
-        self.check(call, status)?;
-        Ok(Some(address))
+        // SAFETY: the trait's contract; the context is current.
+        unsafe { self.pool.allocate(&self.context, stream_of(stream), bytes) }
     }
 
     fn acquired(&self, _: u64, _: usize) {}
@@ -407,7 +372,7 @@ impl Backend for Cuda {
 
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()> {
         let _current = self.enter()?;
-        if self.pool.is_null() {
+        if self.pool.is_none() {
             // Not stream-ordered, so the stream is waited for: by the trait's contract it is behind all that uses the
             // memory. A wait that fails leaves it allocated: something may still use it.
             // SAFETY: the trait's contract.
@@ -428,36 +393,15 @@ impl Backend for Cuda {
     }
 
     fn reserved_memory(&self) -> Result<Option<u64>> {
-        if self.pool.is_null() {
-            return Ok(None);
-        }
-        let _current = self.enter()?;
-        let mut reserved = 0u64;
-        let (attribute, value) = (sys::PoolAttribute::RESERVED_MEM_CURRENT, (&raw mut reserved).cast());
-        // SAFETY: the pool lives as long as `self`; the attribute is a u64.
-        let status = unsafe { sys::cuMemPoolGetAttribute(self.pool, attribute, value) };
-        self.check("cuMemPoolGetAttribute", status)?;
-        Ok(Some(reserved))
+        self.pool.reserved(&self.context)
     }
 
     fn trim_pool(&self) -> Result<()> {
-        if self.pool.is_null() {
-            return Ok(());
-        }
-        let _current = self.enter()?;
-        // SAFETY: the pool lives as long as `self`.
-        self.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.pool, 0) })
+        self.pool.trim(&self.context)
     }
 
-    fn set_release_threshold(&self, mut bytes: u64) -> Result<()> {
-        if self.pool.is_null() {
-            return Ok(());
-        }
-        let _current = self.enter()?;
-        let (attribute, value) = (sys::PoolAttribute::RELEASE_THRESHOLD, (&raw mut bytes).cast());
-        // SAFETY: the pool lives as long as `self`; the attribute is a u64.
-        let status = unsafe { sys::cuMemPoolSetAttribute(self.pool, attribute, value) };
-        self.check("cuMemPoolSetAttribute", status)
+    fn set_release_threshold(&self, bytes: u64) -> Result<()> {
+        self.pool.set_release_threshold(&self.context, bytes)
     }
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
@@ -696,9 +640,7 @@ impl Drop for Cuda {
             self.landing.free();
             self.bulk.free();
             self.modules.unload();
-            if !self.pool.is_null() {
-                let _ = sys::cuMemPoolDestroy(self.pool);
-            }
+            self.pool.destroy();
         }
     }
 }

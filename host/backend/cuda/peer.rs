@@ -41,7 +41,7 @@ impl Cuda {
         RawPeer {
             context: self.context.handle(),
             device: self.context.device(),
-            pool: self.pool.expose_provenance() as u64,
+            pool: self.pool.raw().expose_provenance() as u64,
             number: self.peers.number,
         }
     }
@@ -76,7 +76,7 @@ impl Cuda {
         // SAFETY: pools of these devices, or null; this one lives as long as `self`, the other by this function's contract.
         unsafe {
             self.grant(pool_of_peer, theirs, ours)?;
-            self.grant(self.pool, ours, theirs)?;
+            self.grant(self.pool.raw(), ours, theirs)?;
         }
         met.push(peer.number);
         Ok(())
