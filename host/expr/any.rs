@@ -31,7 +31,8 @@ macro_rules! any_expr {
         /// # Ok(())
         /// # }
         /// ```
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
+        #[must_use = "nothing is computed before it is evaluated"]
         pub enum AnyExpr<'a> {
             $(
                 #[doc = concat!("Of `", stringify!($type), "`.")]

@@ -159,6 +159,7 @@ pub use value::{Promote, Value};
 /// Elements of type `T` that are yet to be computed, of arrays that live for `'a`: see the [module](self).
 ///
 /// A clone is the same expression. What two parts of an expression share is computed once.
+#[must_use = "nothing is computed before `eval`"]
 pub struct Expr<'a, T, D> {
     part: Part<'a>,
     _elements: PhantomData<fn() -> (T, D)>,

@@ -27,6 +27,7 @@ pub(crate) use memory::{Block, Contents, GraphMemory};
 /// as the one before is done. It takes no memory: intermediate results have theirs since the capture.
 ///
 /// Dropped, it gives its memory back behind the launches that are queued.
+#[must_use = "nothing is done before `launch`"]
 pub struct Graph<A, O> {
     /// Dropped before all that it uses.
     exec: Option<Exec>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pooling: the largest element, or the mean, of windows, and the gradients of both.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use cuda_std::launch::SafeKernel;
@@ -27,6 +28,17 @@ pub struct Pooling<'a, T, D, P> {
     padding: PerAxis,
     counts_padding: bool,
     _operator: PhantomData<P>,
+}
+
+impl<T: Element, D: Dimension, P> fmt::Debug for Pooling<'_, T, D, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pooling")
+            .field("x", &self.x.shape())
+            .field("size", &self.size)
+            .field("stride", &self.stride)
+            .field("padding", &self.padding)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Pooling, as networks have it.

@@ -89,6 +89,7 @@ type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "nothing is done before `run`"]
 pub struct Pipeline<'a> {
     device: Device,
     streams: usize,
@@ -126,7 +127,6 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The number of streams, at least one, and three without this: as many chunks are on the device at a time.
-    #[must_use]
     pub fn streams(self, streams: usize) -> Self {
         let streams = streams.max(1);
         Self { streams, ..self }
@@ -134,7 +134,6 @@ impl<'a> Pipeline<'a> {
 
     /// The number of chunks that are loaded ahead, at least one, each by a thread of its own. Without this it is the
     /// number of cores, and at most four.
-    #[must_use]
     pub fn prefetch(self, chunks: usize) -> Self {
         let threads = chunks.max(1);
         Self { threads, ..self }

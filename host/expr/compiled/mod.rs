@@ -5,6 +5,7 @@ mod inputs;
 mod plan;
 mod trace;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ndarray::Dimension;
@@ -27,10 +28,17 @@ const MOST_PLANS: usize = 32;
 /// A function of arrays that [`compile`] made: `P` is what it takes, `R` what it gives.
 ///
 /// Threads may call it side by side.
+#[must_use = "nothing is computed before `call`"]
 pub struct Compiled<'a, P, R> {
     function: Box<dyn Fn(P) -> R + Send + Sync + 'a>,
     /// The one that was called last is the first.
     plans: Mutex<Vec<Arc<Plan<'a>>>>,
+}
+
+impl<P, R> fmt::Debug for Compiled<'_, P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiled").finish_non_exhaustive()
+    }
 }
 
 /// A function of arrays whose launches are planned once.

@@ -7,6 +7,7 @@ mod hopper;
 mod sequences;
 
 use std::f64::consts::LOG2_E;
+use std::fmt;
 
 use cuda_std::launch::SafeKernel;
 use half::{bf16, f16};
@@ -145,6 +146,21 @@ pub struct Attention<'a, T> {
     scale: Option<f32>,
     bias: Option<&'a DeviceArrayRef<T, Ix4>>,
     together: Together<'a>,
+}
+
+impl<T: Element> fmt::Debug for Attention<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Attention");
+        for (name, operand) in [("q", self.q), ("k", self.k), ("v", self.v)] {
+            fields.field(name, &operand.shape());
+        }
+        fields
+            .field("causal", &self.causal)
+            .field("window", &self.window)
+            .field("scale", &self.scale)
+            .field("bias", &self.bias.map(|bias| bias.shape()))
+            .finish_non_exhaustive()
+    }
 }
 
 /// An attention whose operands fit, and its results.

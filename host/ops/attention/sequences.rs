@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which keys belong to which queries: windows, biases, and sequences of various lengths.
 
+use std::fmt;
 use std::fmt::Debug;
 
 use kernels_gpu::attention::{MAX_LENGTH, MAX_PACKED};
@@ -23,6 +24,17 @@ pub struct Sequences {
     starts: DeviceArray<u32, Ix1>,
     /// All queries, and all keys.
     totals: [usize; 2],
+}
+
+impl fmt::Debug for Sequences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [queries, keys] = self.totals;
+        let mut fields = f.debug_struct("Sequences");
+        fields
+            .field("queries", &queries)
+            .field("keys", &keys)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Sequences {

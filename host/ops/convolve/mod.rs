@@ -10,6 +10,8 @@ mod gradients;
 mod hopper;
 mod padding;
 
+use std::fmt;
+
 use half::{bf16, f16};
 use kernels_gpu::compiled::{Convolve as Compiled, Number};
 use kernels_gpu::num::Num;
@@ -140,6 +142,16 @@ pub struct Convolution<'a, T, D> {
     x: &'a DeviceArrayRef<T, D>,
     weights: &'a DeviceArrayRef<T, D>,
     settings: Settings,
+}
+
+impl<T: Element, D: Dimension> fmt::Debug for Convolution<'_, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Convolution")
+            .field("x", &self.x.shape())
+            .field("weights", &self.weights.shape())
+            .field("settings", &self.settings)
+            .finish()
+    }
 }
 
 /// Convolutions, as networks have them.

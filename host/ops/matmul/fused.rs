@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices, and what becomes of their sums before they are stored.
 
+use std::fmt;
+
 use kernels_gpu::compiled::Real;
 use kernels_gpu::matmul::epilogue::Activation;
 use kernels_gpu::num::Num;
@@ -67,6 +69,16 @@ pub struct FusedMatMul<'a, T: MatMul, D: Dimension, F = Activation> {
     function: F,
     bias: Option<Result<DeviceView<'a, T, D>>>,
     residual: Option<Result<DeviceView<'a, T, D>>>,
+}
+
+impl<T: MatMul, D: Dimension, F> fmt::Debug for FusedMatMul<'_, T, D, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FusedMatMul")
+            .field("operation", &self.operation)
+            .field("a", &self.a.shape())
+            .field("b", &self.b.shape())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {

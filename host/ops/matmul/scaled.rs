@@ -2,6 +2,8 @@
 //! Products of 8-bit floats, scaled: on the tensor cores of Hopper and of Ada and later by their own kernels, elsewhere by way
 //! of `f16` or `f32`.
 
+use std::fmt;
+
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::launch::Kernel;
 use half::{bf16, f16};
@@ -124,6 +126,17 @@ pub struct ScaledMatMul<'a, A, B, C: MatMul, D: Dimension> {
     b_scales: Option<DeviceView<'a, f32, IxDyn>>,
     fast: bool,
     bias: Option<Result<DeviceView<'a, C, D>>>,
+}
+
+impl<A: Element, B: Element, C: MatMul, D: Dimension> fmt::Debug for ScaledMatMul<'_, A, B, C, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScaledMatMul")
+            .field("operation", &self.operation)
+            .field("a", &self.a.shape())
+            .field("b", &self.b.shape())
+            .field("fast", &self.fast)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> ScaledMatMul<'a, A, B, C, D> {
