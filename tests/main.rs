@@ -77,6 +77,7 @@ mod schedules;
 mod select;
 mod several_gpus;
 mod slicing;
+mod sort;
 mod streams;
 mod top_k;
 mod transfer;

@@ -16,6 +16,7 @@ mod histogram;
 mod image;
 mod index;
 mod join;
+mod lanes;
 mod map;
 mod matmul;
 mod output;
@@ -26,6 +27,7 @@ pub(crate) mod random;
 mod reduce;
 mod scan;
 mod select;
+mod sort;
 mod top_k;
 mod transfer;
 mod transpose;
@@ -39,7 +41,7 @@ pub use index::{Index, ScatterAdd};
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
     Binary, CastTo, Elementwise, Map, MatVec, Number, Pool, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,
-    ScanTree, TopK,
+    ScanTree, Sort, TopK,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,

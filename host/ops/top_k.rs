@@ -3,8 +3,9 @@
 
 use kernels_gpu::compiled::TopK;
 use kernels_gpu::top_k::{MAX_PART, MOST, Parts, THREADS};
-use ndarray::{Axis, Dimension, Ix1, IxDyn};
+use ndarray::{Axis, Dimension, Ix1};
 
+use super::lanes::of_lanes;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -66,39 +67,20 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
         }
         let mut dim = self.raw_dim();
         dim[axis.index()] = k;
-        let last = self.ndim() - 1;
-        if dim.size() == 0 || axis.index() == last {
-            let (values, indices) = self.top_k_of_rows(k, dim.size() / k.max(1))?;
-            return Ok((values.into_shape(dim.clone())?, indices.into_shape(dim)?));
-        }
-        // With the axis behind all others, and then back.
-        let (mut there, mut back): (Vec<usize>, Vec<usize>) = ((0..=last).collect(), (0..=last).collect());
-        let moved = there.remove(axis.index());
-        there.push(moved);
-        let moved = back.remove(last);
-        back.insert(axis.index(), moved);
-        let shape = IxDyn(&there.iter().map(|&axis| dim[axis]).collect::<Vec<_>>());
-        let rows = self.view().into_dyn().permuted_axes(there)?;
-        let (values, indices) = rows.top_k_of_rows(k, dim.size() / k)?;
-        let (values, indices) = (values.into_shape(shape.clone())?, indices.into_shape(shape)?);
+        let (values, indices) = self.top_k_of_lanes(k, axis.index(), dim.size() / k.max(1))?;
         Ok((
-            values
-                .view()
-                .into_dyn()
-                .permuted_axes(back.clone())?
-                .to_array()?
-                .into_shape(dim.clone())?,
-            indices
-                .view()
-                .into_dyn()
-                .permuted_axes(back)?
-                .to_array()?
-                .into_shape(dim)?,
+            of_lanes(values, dim.clone(), axis.index())?,
+            of_lanes(indices, dim, axis.index())?,
         ))
     }
 
-    /// Of the last axis, where there are so many `rows`; one row after another.
-    fn top_k_of_rows(&self, k: usize, rows: usize) -> Result<(DeviceArray<T, Ix1>, DeviceArray<u64, Ix1>)> {
+    /// Of so many lanes along an axis, one after another.
+    fn top_k_of_lanes(
+        &self,
+        k: usize,
+        axis: usize,
+        rows: usize,
+    ) -> Result<(DeviceArray<T, Ix1>, DeviceArray<u64, Ix1>)> {
         let stream = self.stream();
         let find = |x: &DeviceArrayRef<T, Ix1>, places: &DeviceArrayRef<u64, Ix1>, parts: Parts| {
             let results = rows * parts.parts as usize * k;
@@ -113,8 +95,7 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
         if rows * k == 0 {
             return Ok((DeviceArray::uninit(stream, Ix1(0))?, none));
         }
-        let x = self.in_order()?;
-        let (x, len) = (x.in_shape(Ix1(x.len())), self.len() / rows);
+        let (x, len) = (self.lanes_along(axis)?, self.len() / rows);
         let wanted = (len / PART).min(BLOCKS.div_ceil(rows)).max(len.div_ceil(MAX_PART / 2));
         let in_parts = parts(rows, len, k, wanted.max(1));
         let found = find(&x, &none, in_parts)?;

@@ -46,7 +46,7 @@ pub use products::{
     ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm,
     WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
-pub use rows::{MaxPoolGradientParams, Pool, PoolParams, TopK, TopKParams};
+pub use rows::{CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, Sort, TopK, TopKParams};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).

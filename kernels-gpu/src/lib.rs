@@ -39,6 +39,7 @@ pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod select;
+pub mod sort;
 mod tile;
 pub mod top_k;
 pub mod transpose;

@@ -80,6 +80,9 @@ pub const WORK: &[(&str, Work)] = &[
         assert_eq!(columns.flatnonzero()?.to_ndarray()?, array![0, 2]);
         let (largest, places) = x.top_k(Axis(1), 2)?;
         assert_eq!((largest.sum()?, places.sum()?), (16.0, 6));
+        assert_eq!(x.sort(Axis(0))?.to_ndarray()?, x.to_ndarray()?);
+        assert_eq!(x.argsort(Axis(1))?.sum_axis(Axis(1))?.to_ndarray()?, array![3, 3]);
+        assert_eq!((x.unique_counts()?.1.sum()?, x.median()?), (6, 3.5));
         Ok(())
     }),
     ("arrays that are joined, padded, turned and repeated", |_, stream| {

@@ -5,7 +5,7 @@ use kernels_gpu::scan::lookback;
 use ndarray::{Axis, Ix1};
 use warpsmith::ops::{
     All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
-    ScanAlgorithm, ScanTree, ScatterAdd, Sum, TopK, Variance,
+    ScanAlgorithm, ScanTree, ScatterAdd, Sort, Sum, TopK, Variance,
 };
 use warpsmith::{DeviceArray, Generator, bf16, f16};
 
@@ -89,6 +89,7 @@ pub(super) fn moves(run: &mut Run) {
     let mask = run.vector::<u8>(5000);
     run.keep(mask.flatnonzero());
     each_type!(run, top_k: f32 f64 f16 bf16 i32);
+    each_type!(run, sort: f32 f64 bf16 u8);
     random(run);
 }
 
@@ -139,6 +140,15 @@ fn top_k<T: Value + TopK>(run: &mut Run) {
     let (values, indices) = run.ok(x.top_k(Axis(1), k));
     run.keep(Ok(values));
     run.keep(Ok(indices));
+}
+
+fn sort<T: Value + Sort>(run: &mut Run) {
+    let (rows, columns) = (1 + run.len(3), 20 + run.len(3000));
+    let x = run.array::<T, _>((rows, columns));
+    run.keep(x.sort(Axis(1)));
+    run.keep(x.argsort(Axis(1)));
+    let x = run.array::<T, _>(columns);
+    run.keep(x.sort(Axis(0)));
 }
 
 fn random(run: &mut Run) {

@@ -191,8 +191,8 @@ families! {
     reductions by lines::reductions, on [PLAIN]: reduce reduce_columns;
     scans by lines::scans, on [PLAIN]: scan scan_rows scan_columns scan_tree;
     moves by lines::moves, on [PLAIN]:
-        copy_strided transpose_tiles take scatter_add scatter_add_in_order indices_of top_k permutation uniform normal
-        integers bernoulli;
+        copy_strided transpose_tiles take scatter_add scatter_add_in_order indices_of top_k count_digits move_by_digit
+        permutation uniform normal integers bernoulli;
     histograms by lines::histograms, on [PLAIN]: histogram bincount extent;
     blurs by pictures::blurs, on [PLAIN]:
         box_blur_3x3 box_rows box_columns gaussian_rows gaussian_columns filter filter_3x3 grayscale grayscale_fused;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pooling, and the largest elements of rows.
+//! Pooling, the largest elements of rows, and sorting.
 
+use bytemuck::Pod;
 use cuda_std::SliceMut;
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::SafeKernel;
@@ -8,6 +9,7 @@ use cuda_std::launch::SafeKernel;
 use super::sealed::Sealed;
 use crate::num::Num;
 use crate::pool::{self, Windows};
+use crate::sort::{Pass, Word, count_digits, move_by_digit};
 use crate::top_k::{self, Parts, Ranked};
 
 /// The parameters of [`max_pool`](fn@pool::max_pool) and [`average_pool`](fn@pool::average_pool), and of the latter's gradient.
@@ -84,3 +86,81 @@ macro_rules! top_ks {
 }
 
 top_ks!(f32, f64, f16, bf16, i32);
+
+/// The parameters of [`count_digits`](fn@count_digits).
+pub type CountDigitsParams<W> = (&'static [W], &'static [u32], Pass, SliceMut<'static, u32>);
+
+/// The parameters of [`move_by_digit`](fn@move_by_digit).
+pub type MoveByDigitParams<W> = (
+    &'static [W],
+    &'static [u32],
+    Pass,
+    &'static [u64],
+    SliceMut<'static, W>,
+    SliceMut<'static, u32>,
+);
+
+/// Elements that can be sorted: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64`.
+///
+/// Floats are in the order of their `total_cmp`, but that NaN with a sign comes behind all others, too.
+pub trait Sort: Sealed + Pod + Send + Sync {
+    /// Numbers of as many bits.
+    #[doc(hidden)]
+    type Word: Word;
+    /// How the bits are ordered, with digits of the lowest bits.
+    #[doc(hidden)]
+    const PASS: Pass;
+    /// The kernel that counts digits.
+    #[doc(hidden)]
+    type Count: SafeKernel<Params = CountDigitsParams<Self::Word>>;
+    /// The kernel that moves elements.
+    #[doc(hidden)]
+    type Move: SafeKernel<Params = MoveByDigitParams<Self::Word>>;
+}
+
+macro_rules! sorts {
+    ($($type:ty: $word:ident, $order:expr;)*) => {$(
+        impl Sort for $type {
+            type Word = $word;
+            const PASS: Pass = $order;
+            type Count = count_digits<$word>;
+            type Move = move_by_digit<$word>;
+        }
+    )*};
+}
+
+sorts! {
+    f32: u32, floats(1 << 31, f32::INFINITY.to_bits() as u64);
+    f64: u64, floats(1 << 63, f64::INFINITY.to_bits());
+    f16: u16, floats(1 << 15, f16::INFINITY.to_bits() as u64);
+    bf16: u16, floats(1 << 15, bf16::INFINITY.to_bits() as u64);
+    i32: u32, integers(1 << 31);
+    i64: u64, integers(1 << 63);
+    u8: u8, integers(0);
+    u16: u16, integers(0);
+    u32: u32, integers(0);
+    u64: u64, integers(0);
+}
+
+/// Integers whose highest bit is changed by that.
+const fn integers(sign: u64) -> Pass {
+    Pass {
+        positive: sign,
+        negative: sign,
+        least: 0,
+        shift: 0,
+        row_len: 0,
+    }
+}
+
+/// Floats with that sign bit and that infinity. The greater a negative one's magnitude is the less it is, so all its bits are
+/// changed. Then those of NaN with a sign are the least, as many as are above infinity: they are counted from the other end.
+const fn floats(sign: u64, infinity: u64) -> Pass {
+    Pass {
+        positive: sign,
+        negative: u64::MAX,
+        least: sign - 1 - infinity,
+        shift: 0,
+        row_len: 0,
+    }
+}
