@@ -30,6 +30,11 @@ def with_torch(n):
         integers_of_torch(n)
     if wanted("reduce_sum_axes_0_2", "transpose"):
         squares_of_torch(n)
+    if wanted("sort", "argsort"):
+        # PyTorch finds the places in any case.
+        x = torch.rand(n, device="cuda")
+        bench("sort", "PyTorch", "f32", n, lambda: torch.sort(x))
+        bench("argsort", "PyTorch", "f32", n, lambda: torch.argsort(x, stable=True))
     if math.isqrt(n) <= 8192:
         products(math.isqrt(n))
 
@@ -134,6 +139,10 @@ def products_of_bytes(side):
 def with_cupy(n):
     if wanted("add", "square", "tanh_affine", "reduce_sum", "scan_inclusive_sum", "transpose"):
         elements_of_cupy(n)
+    if wanted("sort", "argsort"):
+        x = cp.random.rand(n, dtype=cp.float32)
+        bench("sort", "CuPy", "f32", n, lambda: cp.sort(x))
+        bench("argsort", "CuPy", "f32", n, lambda: cp.argsort(x))
     for dtype, name in ((cp.int32, "i32"), (cp.uint8, "u8"), (cp.uint16, "u16")):
         if wanted(f"reduce_sum_{name}", f"scan_inclusive_sum_{name}", f"reduce_sum_axis_0_{name}"):
             integers_of_cupy(n, dtype, name)

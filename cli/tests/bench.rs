@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 99] = [
+const NAMES: [&str; 101] = [
     "copy",
     "add",
     "square",
@@ -94,6 +94,8 @@ const NAMES: [&str; 99] = [
     "max_pool_gradient",
     "average_pool",
     "top_k",
+    "sort",
+    "argsort",
     "embedding_gradient",
     "embedding_gradient_in_order",
     "attention",

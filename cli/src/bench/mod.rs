@@ -26,6 +26,7 @@ mod norms;
 mod plot;
 mod products;
 mod rows;
+mod sorting;
 mod squares;
 
 use std::path::{Path, PathBuf};

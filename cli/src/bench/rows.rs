@@ -13,7 +13,7 @@ use super::attention::{self, Form};
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::{bytes, expressions, grouped, networks, norms, products, squares};
+use super::{bytes, expressions, grouped, networks, norms, products, sorting, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -119,6 +119,8 @@ pub const ROWS: &[Row] = rows! {
     "max_pool_gradient": networks::max_pool_gradient;
     "average_pool": networks::average_pool;
     "top_k": networks::top_k;
+    "sort": sorting::sort;
+    "argsort": sorting::argsort;
     "embedding_gradient": |bench, n| networks::embedding_gradient(bench, n, false);
     "embedding_gradient_in_order": |bench, n| networks::embedding_gradient(bench, n, true);
     "attention": |bench, n| attention::forward(bench, n, Form::Plain);
