@@ -66,6 +66,11 @@
 //!   here; in it, the functions that wait return at once. As everywhere in Rust,
 //!   it must not panic.
 //! - Panics must unwind: with `panic = "abort"` a fault ends the process.
+//!
+//! # Features
+//!
+//! `tensor-cores`: what is built on this crate has the simulated GPU run kernels for tensor cores, too, where a test asks for a GPU
+//! with such cores. Their bodies are more code than those of all other kernels.
 
 #![deny(missing_docs)]
 

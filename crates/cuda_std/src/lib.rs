@@ -53,6 +53,11 @@
 //! # cuda_std::launch::on_simulator(1, 32, &mut out, |out| saxpy(2.0, &[1.0, 2.0, 3.0], &[10.0; 3], out));
 //! assert_eq!(out, [12.0, 14.0, 16.0]);
 //! ```
+//!
+//! # Features
+//!
+//! `linked-bodies`: the bodies of kernels for the simulated GPU are compiled once, with the crate that has the kernels, and not in each
+//! executable that launches them, of those that it launches. That pays where several executables launch most of a crate's kernels.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
     target_arch = "nvptx64",
