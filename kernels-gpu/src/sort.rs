@@ -262,6 +262,95 @@ impl Counters {
         // SAFETY: each warp has a counter for each digit.
         cuda_std::array::from_fn(|warp| unsafe { self.all.get_unchecked(warp * DIGITS + digit % DIGITS) })
     }
+
+    /// Counts the digits of all elements of the lane's: how often each has occurred before in the warp's part of the tile, and above
+    /// 16 bits the digit.
+    ///
+    /// # Convergence
+    ///
+    /// All lanes of the warp call it.
+    #[inline(always)]
+    fn ranks<T: Word>(self, digits: &[u32; MOST_ITEMS]) -> [u32; MOST_ITEMS] {
+        // A tile has fewer elements than 16 bits have numbers.
+        const { assert!(tile_len::<T>() < 1 << 16 && T::ITEMS <= MOST_ITEMS) };
+        let mut ranks = [0u32; MOST_ITEMS];
+        unroll!(16, item => {
+            if item < T::ITEMS {
+                // In one register: the compiler would keep the digit, and its counter's place, too.
+                ranks[item] = hint::pinned(self.count(digits[item]) | digits[item] << 16);
+            }
+        });
+        ranks
+    }
+
+    /// Makes each counter of a digit the number of the tile's elements that come before the warp's first one that has it, and gives
+    /// how many have a lower digit. By the thread of the digit's number.
+    ///
+    /// # Convergence
+    ///
+    /// All threads of the block call it, have counted before, and come to a barrier.
+    #[inline(always)]
+    fn begin(self, digit: usize) -> u32 {
+        let counts = self.of_warps(digit);
+        let count = counts.iter().fold(0, |sum, &count| u32::wrapping_add(sum, count));
+        let (scanned, _) = storage![u32; WARPS].exclusive_scan::<THREADS>(count, 0, u32::wrapping_add);
+        let mut before = scanned.before;
+        for warp in 0..WARPS {
+            // SAFETY: each warp has a counter for each digit.
+            unsafe { self.all.set_unchecked(warp * DIGITS + digit % DIGITS, before) };
+            before = before.wrapping_add(counts[warp]);
+        }
+        scanned.before
+    }
+}
+
+/// A tile in shared memory, in the order of a pass.
+#[derive(Clone, Copy)]
+struct Tile<T> {
+    words: Shared<T>,
+    places: Shared<u32>,
+    digits: Shared<u8>,
+}
+
+impl<T: Word> Tile<T> {
+    /// Room for one.
+    #[inline(always)]
+    fn new() -> Self {
+        const { assert!(tile_len::<T>() * size_of::<T>() <= 8 * 8 * THREADS && T::ITEMS <= MOST_ITEMS) };
+        Self {
+            words: shared_array![u64; THREADS * 8].cast(),
+            places: shared_array![u32; THREADS * MOST_ITEMS],
+            digits: shared_array![u8; THREADS * MOST_ITEMS],
+        }
+    }
+
+    /// Puts all elements of this thread's where their [ranks](Counters::ranks) and the counters, which have [begun](Counters::begin),
+    /// say.
+    #[inline(always)]
+    fn fill(
+        self,
+        elements: Elements<'_, T>,
+        own: &[T; MOST_ITEMS],
+        ranks: &[u32; MOST_ITEMS],
+        counters: Counters,
+        has_places: bool,
+    ) {
+        for item in 0..T::ITEMS {
+            let digit = ranks[item] >> 16;
+            // SAFETY: the warp has a counter for each digit, which has 8 bits.
+            let before = unsafe { counters.all.get_unchecked(counters.first + digit as usize) };
+            // Ranks are the numbers of the tile's elements in order.
+            let rank = before.wrapping_add(ranks[item] & 0xffff) as usize % tile_len::<T>();
+            // SAFETY (of all): there is room for a tile.
+            unsafe {
+                self.words.set_unchecked(rank, own[item]);
+                self.digits.set_unchecked(rank, digit as u8);
+                if has_places {
+                    self.places.set_unchecked(rank, elements.place(item));
+                }
+            }
+        }
+    }
 }
 
 /// `counts[d * tiles + t]`: how many elements of tile `t` have digit `d` in this pass. A block of [`THREADS`] threads for each tile of
@@ -324,61 +413,25 @@ pub fn move_by_digit<T: Word>(
     let digits = elements.digits(&own, pass);
     // SAFETY: so many threads, as asked above, and so many counters.
     let counters = unsafe { Counters::new(shared_array![u32; WARPS * DIGITS]) };
-    // How often the digit was before, in the warp's part, and the digit: a tile has fewer elements than 16 bits have numbers.
-    const { assert!(tile_len::<T>() < 1 << 16) };
-    let mut ranks = [0u32; MOST_ITEMS];
-    unroll!(16, item => {
-        if item < T::ITEMS {
-            // One register: the compiler would keep the digit, and its counter's place, too.
-            ranks[item] = hint::pinned(counters.count(digits[item]) | digits[item] << 16);
-        }
-    });
+    let ranks = counters.ranks::<T>(&digits);
     thread::sync_threads();
 
-    // A digit for each thread: how many elements of the tile come before the first one of each warp that has it.
+    // A digit for each thread: how far its elements go from their place in the tile.
     let digit = thread::thread_idx_x() as usize;
-    let of_warps = counters.of_warps(digit);
-    let count = of_warps.iter().fold(0, |sum, &count| u32::wrapping_add(sum, count));
-    let (scanned, _) = storage![u32; WARPS].exclusive_scan::<THREADS>(count, 0, u32::wrapping_add);
-    let mut before_warp = scanned.before;
-    for warp in 0..WARPS {
-        // SAFETY: each warp has a counter for each digit, of which there are as many as threads.
-        unsafe { counters.all.set_unchecked(warp * DIGITS + digit, before_warp) };
-        before_warp = before_warp.wrapping_add(of_warps[warp]);
-    }
-    // How far its elements go from their place in the tile.
+    let lower = counters.begin(digit);
     let ways = shared_array![u32; DIGITS];
     let at = place_of(digit);
     let way = match at < before.len() {
         // SAFETY: in bounds, as just asked; a single element is always aligned.
-        true => (unsafe { before.load_vec_unchecked::<1>(at)[0] } as u32).wrapping_sub(scanned.before),
+        true => (unsafe { before.load_vec_unchecked::<1>(at)[0] } as u32).wrapping_sub(lower),
         false => 0,
     };
     // SAFETY: one for each thread.
     unsafe { ways.set_unchecked(digit, way) };
     thread::sync_threads();
 
-    // Large enough for any word.
-    let tile_words = shared_array![u64; THREADS * 8].cast::<T>();
-    let tile_places = shared_array![u32; THREADS * MOST_ITEMS];
-    let tile_digits = shared_array![u8; THREADS * MOST_ITEMS];
-    const { assert!(tile_len::<T>() * size_of::<T>() <= 8 * 8 * THREADS && T::ITEMS <= MOST_ITEMS) };
-    let has_places = !places_out.is_empty();
-    for item in 0..T::ITEMS {
-        let digit = ranks[item] >> 16;
-        // SAFETY: the warp has a counter for each digit.
-        let before = unsafe { counters.all.get_unchecked(counters.first + digit as usize) };
-        // Ranks are the numbers of the tile's elements in order.
-        let rank = before.wrapping_add(ranks[item] & 0xffff) as usize % tile_len::<T>();
-        // SAFETY (of all): there is room for a tile.
-        unsafe {
-            tile_words.set_unchecked(rank, own[item]);
-            tile_digits.set_unchecked(rank, digit as u8);
-            if has_places {
-                tile_places.set_unchecked(rank, elements.place(item));
-            }
-        }
-    }
+    let tile = Tile::new();
+    tile.fill(elements, &own, &ranks, counters, !places_out.is_empty());
     thread::sync_threads();
     for item in 0..T::ITEMS {
         let rank = item * THREADS + digit;
@@ -386,13 +439,13 @@ pub fn move_by_digit<T: Word>(
             // SAFETY (of all): the rank is one of a tile, a digit one of all; single elements are always aligned, and whether they
             // are there is asked.
             unsafe {
-                let way = ways.get_unchecked(tile_digits.get_unchecked(rank) as usize);
+                let way = ways.get_unchecked(tile.digits.get_unchecked(rank) as usize);
                 let to = way.wrapping_add(rank as u32) as usize;
                 if to < words_out.len() {
-                    words_out.set_vec_unchecked(to, [tile_words.get_unchecked(rank)]);
+                    words_out.set_vec_unchecked(to, [tile.words.get_unchecked(rank)]);
                 }
                 if to < places_out.len() {
-                    places_out.set_vec_unchecked(to, [tile_places.get_unchecked(rank)]);
+                    places_out.set_vec_unchecked(to, [tile.places.get_unchecked(rank)]);
                 }
             }
         }
