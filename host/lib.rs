@@ -16,6 +16,7 @@
 //! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
 //! | `&a * 2.0 + &b` | [`(&a * 2.0 + &b).eval()`](Expr::eval): [expressions](expr) |
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
+//! | `v.sort()`, `v.sort_by_key(…)`, `dedup` | [`a.sort(axis)`](DeviceArrayRef::sort), [`a.argsort(axis)`](DeviceArrayRef::argsort), [`a.unique()`](DeviceArrayRef::unique) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
 //! | `x.axis_chunks_iter(axis, n).map(f)`, a data loader | a [`Pipeline`] |

@@ -172,6 +172,27 @@ fn arrays() -> Result<()> {
     assert_eq!(numbers.exclusive_scan::<Sum>()?.get([9])?, 36);
     assert_eq!(numbers.inclusive_scan_by::<Sum>(ScanAlgorithm::Blelloch)?.len(), 10);
 
+    assert_eq!(m.sort(Axis(0))?.shape(), [3, 4]);
+    assert_eq!(numbers.argsort(Axis(0))?.get(9)?, 9);
+    assert!(m.unique()?.len() == m.unique_counts()?.1.len() && m.median()? <= m.quantile(0.9)?);
+    let v = DeviceArray::from_ndarray(stream, &array![2.0f32, 4.0, 8.0])?;
+    let k = DeviceArray::from_ndarray(stream, &array![3.0f32, 1.0, 2.0])?;
+    assert_eq!(
+        v.take(Axis(0), &k.argsort(Axis(0))?)?.to_ndarray()?,
+        array![4.0, 8.0, 2.0]
+    );
+    let diff = v.slice(s![1..])?.sub(&v.slice(s![..-1])?)?;
+    assert_eq!(diff.to_ndarray()?, array![2.0, 4.0]);
+    assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
+    assert!(!v.expr().is_nan().eval()?.any()?);
+    assert_eq!((!v.expr().is_nan()).select(v.expr(), 0.0).eval()?.sum()?, 14.0);
+    assert_eq!(
+        v.expr().square().sum().sqrt().eval()?.to_ndarray()?.into_scalar(),
+        84f32.sqrt()
+    );
+    assert_eq!(mask.sum()?, 0);
+    assert!(!(v.expr() - &k).abs().less(1e-5).eval()?.all()? && !v.equal(&k)?.all()?);
+
     let range: RangeInclusive<f64> = 0.0..=10.0;
     assert_eq!(m.histogram(16, range)?.sum()?, 12);
     assert_eq!(m.histogram_auto(16)?.0.len(), 16);
