@@ -35,8 +35,8 @@ impl<T: Element + Sort, D: Dimension> DeviceArrayRef<T, D> {
     /// # Cost
     ///
     /// A pass for each byte of an element, and where there are several lanes along the axis another one for each byte of their
-    /// number; then 4 bytes are moved with each element. Beside the result as much memory again, where there are several passes, and a
-    /// quarter of a byte or less for each byte. Along another axis than the last, elements are copied before and after. For
+    /// number; then 4 bytes are moved with each element. Beside the result as much memory again, where there are several passes, and for
+    /// counts 0.75 bytes for each element, 1.5 of 64 bits. Along another axis than the last, elements are copied before and after. For
     /// the few largest, [`top_k`](Self::top_k) takes less.
     ///
     /// # Errors

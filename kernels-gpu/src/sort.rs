@@ -252,6 +252,23 @@ impl Counters {
         before.wrapping_add(below)
     }
 
+    /// Counts a digit in each lane, in any order: atomically, but once for all where they have the same, as those of small integers do.
+    ///
+    /// # Convergence
+    ///
+    /// All lanes of the warp call it.
+    #[inline(always)]
+    fn add(self, digit: u32) {
+        let of_first = warp::shuffle(FULL_MASK, digit, 0);
+        // SAFETY: a warp has a counter for each digit.
+        let counter = unsafe { self.all.atomic_unchecked(self.first + digit as usize % DIGITS) };
+        if !warp::all(FULL_MASK, digit == of_first) {
+            counter.fetch_add(1);
+        } else if warp::lane_id() == 0 {
+            counter.fetch_add(WARP_SIZE);
+        }
+    }
+
     /// How often the digit has occurred in each warp, by the thread of that number.
     ///
     /// # Convergence
@@ -364,11 +381,9 @@ pub fn count_digits<T: Word>(words: &[T], places: &[u32], pass: Pass, counts: Sl
     let digits = elements.digits(&elements.all(), pass);
     // SAFETY: so many threads, as asked above, and so many counters.
     let counters = unsafe { Counters::new(shared_array![u32; WARPS * DIGITS]) };
-    unroll!(16, item => {
-        if item < T::ITEMS {
-            counters.count(digits[item]);
-        }
-    });
+    for item in 0..T::ITEMS {
+        counters.add(digits[item]);
+    }
     thread::sync_threads();
     let digit = thread::thread_idx_x() as usize;
     let counts_of_warps = counters.of_warps(digit);
