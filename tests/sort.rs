@@ -227,6 +227,7 @@ fn quantiles() {
     let inf = f32::INFINITY;
     assert_eq!(upload(&array![inf, inf, inf, 0.0]).median().unwrap(), inf);
     assert_eq!(upload(&array![-inf, 1.0, inf]).quantile(0.75).unwrap(), inf);
+    assert_eq!(upload(&array![-inf, 1.0, inf]).quantile(0.5).unwrap(), 1.0);
     assert!(upload(&array![1.0, f32::NAN, 2.0]).quantile(0.0).unwrap().is_nan());
     assert!(upload(&array![1.0, -f32::NAN, 2.0]).median().unwrap().is_nan());
 }

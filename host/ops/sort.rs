@@ -251,8 +251,8 @@ impl<T: Element + Sort + Number, D: Dimension> DeviceArrayRef<T, D> {
         let below = place.floor() as usize;
         let [low, high] = [below, (below + 1).min(last)].map(|place| elements.get(place).map(T::to_f64));
         let (low, high, part) = (low?, high?, place - below as f64);
-        // Equal ones may be infinite.
-        let between = if low == high {
+        // Either may be infinite.
+        let between = if low == high || part == 0.0 {
             low
         } else {
             low * (1.0 - part) + high * part
