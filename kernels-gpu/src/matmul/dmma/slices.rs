@@ -7,9 +7,11 @@
 use cuda_std::mma::{F64M16N8K8, mma};
 use cuda_std::prelude::*;
 
+use super::consume::{Lane, Stage};
 use super::handed::Handed;
 use super::parts::Part;
-use super::{B_LEN, Block, LINES, Lane, PARTED_ROWS, Side, Stage, Stored, Sums, TILE_K, Tile, WARP_COLUMNS, WARPS};
+use super::{B_LEN, Block, LINES, PARTED_ROWS, Side, Stored, Sums, TILE_K, WARP_COLUMNS, WARPS};
+use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
 /// Sums of a lane that it gives to another warp's in the first exchange: half of all.
