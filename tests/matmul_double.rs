@@ -11,6 +11,7 @@ use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{
     DmmaShape, PARTED_ROWS, PARTED_TILE_N, Side, THREADS, TILE_K, TILE_N, WARPS, gemm_dmma, handed_len, shared_bytes,
+    slices,
 };
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
@@ -302,9 +303,9 @@ fn instructions_of_a_warp() {
     }
 }
 
-/// The chains of a sum by tiles of that many columns: warps that have 32 of them each have slices of k, in tiles of few rows.
+/// The chains of a sum by tiles of that many columns: in tiles of few rows as many as there are slices of k.
 fn slices_of(rows: usize, columns: usize) -> usize {
-    if rows == PARTED_ROWS { WARPS * 32 / columns } else { 1 }
+    if rows == PARTED_ROWS { slices(columns) } else { 1 }
 }
 
 /// The sum of products by so many chains, of which each takes eight elements of k in turn; neighbours are added first.

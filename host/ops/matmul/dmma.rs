@@ -199,6 +199,10 @@ const SIZES: [Size; 5] = [
 /// What it takes beyond that until the sums of parts that are side by side are in one place, in nanoseconds.
 const GATHERING: usize = 450;
 
+/// Bytes of the operands that all multiprocessors read in a nanosecond, if none reads what another one does: of few rows and many
+/// columns, more blocks are then no faster.
+const BYTES_A_NANOSECOND: usize = 3200;
+
 /// What one block takes to hand a tile's sums over to another, in steps along k of such tiles.
 const HANDING_OVER: usize = 4;
 
@@ -251,12 +255,15 @@ impl Plan {
             return None;
         }
         if tile[0] == PARTED_ROWS && (1..multiprocessors).contains(&tiles) {
+            let lines = shape.m.saturating_add(shape.n).saturating_mul(shape.batch);
+            let reading = lines.saturating_mul(shape.k).saturating_mul(8) / BYTES_A_NANOSECOND;
             let parted = (2..=MAX_PARTS.min(multiprocessors / tiles)).filter_map(|parts| {
                 let (parts, share) = Self::in_parts(tiles, of_tile, parts)?;
                 Some(Self {
                     parts,
                     share,
-                    time: after(share as usize).saturating_add(GATHERING + adding * (parts as usize - 1)),
+                    time: (after(share as usize).max(reading))
+                        .saturating_add(GATHERING + adding * (parts as usize - 1)),
                     ..whole
                 })
             });
@@ -479,6 +486,7 @@ mod tests {
         assert_eq!(of(256, 256, 4096), ([32, 64], 4));
         assert_eq!(of(128, 128, 8192), ([32, 32], 8));
         assert_eq!(of(512, 512, 4096), ([32, 64], 1));
+        assert_eq!(of(16, 1024, 1024), ([32, 32], 2));
         assert_eq!(of(1, 1, 100), ([32, 32], 1));
         // No part is empty, nor is the last one longer than the others, and each block has a multiprocessor.
         for tiles in 1..=132 {

@@ -228,7 +228,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
     ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on
-    ///   Hopper, where the result has few tiles, is summed in two to eight chains, of which each has the next eight elements of k in
+    ///   Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
     ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: there the bits
     ///   depend on the device's number of multiprocessors, on the number of products of a batch, and on whether operands have to be
     ///   copied. An element's error is at most `k u Σ|a||b|`.

@@ -27,8 +27,8 @@
 //! are parts, which the host says.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / 128)`. Each element of `C` is a chain of
-//! instructions in the order of k, of eight products each, which are fused multiply-adds; by tiles of 32 rows it is two, four or
-//! eight chains (of 128, 64 and 32 columns), of which each has the next eight elements of k in turn; neighbours are added first.
+//! instructions in the order of k, of eight products each, which are fused multiply-adds; by tiles of 32 rows it is two or
+//! four chains (of 128, and of fewer columns), of which each has the next eight elements of k in turn; neighbours are added first.
 
 mod consume;
 mod handed;
@@ -65,11 +65,13 @@ pub const WARPS: usize = 8;
 /// Columns of a block's tile, or the most that it has.
 pub const TILE_N: usize = 128;
 
-/// Columns that a tile of [`PARTED_ROWS`] rows may have: each warp has 32 of them.
+/// Columns that a tile of [`PARTED_ROWS`] rows may have: each warp has 32 of them, or 16 of 32.
 pub const PARTED_TILE_N: [usize; 3] = [32, 64, TILE_N];
 
-/// Columns of a warp's part of a tile of [`PARTED_ROWS`] rows.
-const WARP_COLUMNS: u32 = 32;
+/// Slices of k of a tile of [`PARTED_ROWS`] rows and so many columns, each of other warps. As many are the chains of each sum.
+pub const fn slices(columns: usize) -> usize {
+    if columns == TILE_N { 2 } else { 4 }
+}
 
 /// Elements along k of a stage, and lines of a box of an operand that lies along them: 128 bytes.
 pub const TILE_K: usize = 16;
@@ -334,8 +336,9 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     #[inline(always)]
     fn readers(&self) -> u32 {
         match ROWS {
-            // Those of its first half, and those of its second.
-            PARTED_ROWS => 2 * (self.tile_n() / WARP_COLUMNS),
+            // Those of its first half, and those of its second, of as many slices as there are.
+            PARTED_ROWS if self.tile_n() as usize == TILE_N => WARPS as u32,
+            PARTED_ROWS => WARPS as u32 / 2,
             _ => WARPS as u32,
         }
     }
