@@ -82,7 +82,7 @@ impl Folding<'_> {
                 let thread = self.combine(fold, &first, &second, writer)?;
                 numbers.push(self.warp(fold, thread, 1 << lanes_log2.min(WARP_LOG2), writer)?);
             }
-            if lanes_log2 > WARP_LOG2 {
+            if lanes_log2 > WARP_LOG2 && !folds.is_empty() {
                 self.block(&folds, &mut numbers, lanes_log2, &mut shared, writer)?;
             }
             let width = 1 << lanes_log2.min(WARP_LOG2);
