@@ -165,6 +165,64 @@ fn functions_of_all_16_bit_floats() {
     assert_same(&elements(&a.div(&b).unwrap()), &quotients, "eager div");
 }
 
+/// By powers of two, of which not all have a reciprocal that is one of the normal numbers, and by their neighbours.
+#[test]
+fn quotients_by_powers_of_two() {
+    let mut x32: Vec<f32> = (0..4000u32)
+        .map(|k| f32::from_bits(k.wrapping_mul(1_073_807)))
+        .collect();
+    x32.extend([
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NAN,
+        f32::MAX,
+        f32::MIN_POSITIVE,
+        3e-45,
+        -1e-45,
+    ]);
+    let mut x64: Vec<f64> = (0..4000u64)
+        .map(|k| f64::from_bits(k.wrapping_mul(4_611_686_018_427_387)))
+        .collect();
+    x64.extend([
+        0.0,
+        -0.0,
+        f64::INFINITY,
+        f64::NAN,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        1.5e-323,
+        -5e-324,
+    ]);
+    let (a, b) = (upload_vec(&x32), upload_vec(&x64));
+    for power in [
+        -1074, -1023, -1022, -149, -127, -126, -1, 0, 1, 10, 126, 127, 1022, 1023,
+    ] {
+        // One factor after another, since a power of 2 of that many is 0 or infinite.
+        let two = (power as f64 / 2.0).floor().exp2() * (power as f64 / 2.0).ceil().exp2();
+        for divisor in [two, -two, two * 1.000_001] {
+            let what = format!("{divisor:e}");
+            assert_same(
+                &elements(&(&a / divisor as f32).eval().unwrap()),
+                &elements(&a.div_scalar(divisor as f32).unwrap()),
+                &what,
+            );
+            assert_same(
+                &elements(&(&b / divisor).eval().unwrap()),
+                &elements(&b.div_scalar(divisor).unwrap()),
+                &what,
+            );
+        }
+    }
+    let half = upload_vec(&[bf16::from_f32(3.0), bf16::NAN, bf16::from_f32(1e-40)]);
+    let quarter = bf16::from_f32(0.25);
+    assert_same(
+        &elements(&(&half / quarter).eval().unwrap()),
+        &elements(&half.div_scalar(quarter).unwrap()),
+        "bf16",
+    );
+}
+
 #[test]
 fn functions_of_all_numbers_of_bf16() {
     let all: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();

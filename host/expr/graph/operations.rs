@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 
 use super::function::{self, Binary, Ternary, Unary};
-use super::{Node, Part};
+use super::{Kind, Node, Part};
 
 /// The number in another type, as Rust's `as`.
 pub(in crate::expr) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
@@ -51,6 +51,12 @@ pub(in crate::expr) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> 
 pub(in crate::expr) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
     let ty = a.ty;
     let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
+    if operator == Binary::Div
+        && let Some(reciprocal) = exact_reciprocal(&b)
+        && let Some(function) = function::binary(Binary::Mul, ty)
+    {
+        return Node::call(operator.name(), function, result, vec![a, reciprocal]);
+    }
     match function::binary(operator, ty) {
         Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
         None => {
@@ -63,6 +69,27 @@ pub(in crate::expr) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Nod
             cast_unless_bool(computed, result)
         }
     }
+}
+
+/// The reciprocal of a number that is a power of two, or minus one: products by it are the quotients, bit for bit, since both are
+/// the same number, rounded once. A division is some ten instructions, and a call for what is rare.
+fn exact_reciprocal<'a>(x: &Node<'a>) -> Option<Arc<Node<'a>>> {
+    let Kind::Scalar(bits) = x.kind else { return None };
+    let (number, most) = match x.ty {
+        ScalarType::F32 => (f64::from(f32::from_bits(bits as u32)), f32::MAX_EXP - 2),
+        ScalarType::F64 => (f64::from_bits(bits), f64::MAX_EXP - 2),
+        _ => return None,
+    };
+    // The reciprocal of what is larger, or subnormal, is no normal number.
+    let exponent = (number.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    if number.to_bits() << 12 != 0 || exponent.abs() > most {
+        return None;
+    }
+    let reciprocal = match x.ty {
+        ScalarType::F32 => u64::from((number.recip() as f32).to_bits()),
+        _ => number.recip().to_bits(),
+    };
+    Some(Arc::new(x.with_kind(Kind::Scalar(reciprocal))))
 }
 
 /// `operator` of three numbers, of which those that are no conditions are of one type; that of 16-bit floats as [`unary`].
