@@ -49,14 +49,20 @@ pub(in crate::expr) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> 
 
 /// `operator` of two numbers of one type; that of 16-bit floats as [`unary`].
 pub(in crate::expr) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
-    let ty = a.ty;
-    let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
     if operator == Binary::Div
         && let Some(reciprocal) = exact_reciprocal(&b)
-        && let Some(function) = function::binary(Binary::Mul, ty)
+        && let Some(function) = function::binary(Binary::Mul, a.ty)
     {
-        return Node::call(operator.name(), function, result, vec![a, reciprocal]);
+        let ty = a.ty;
+        return Node::call(operator.name(), function, ty, vec![a, reciprocal]);
     }
+    binary_as_it_is(operator, a, b)
+}
+
+/// [`binary`], a division by whatever number too.
+pub(in crate::expr) fn binary_as_it_is<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
+    let ty = a.ty;
+    let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
     match function::binary(operator, ty) {
         Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
         None => {

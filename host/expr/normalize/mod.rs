@@ -18,7 +18,7 @@ use super::graph::fold::Operator;
 use super::graph::function::Binary;
 use super::graph::problem::Problem;
 use super::graph::walk::insert_axis;
-use super::graph::{Node, Part, binary, cast};
+use super::graph::{Node, Part, binary, binary_as_it_is, cast};
 use super::reductions::{count, with_axes};
 
 type Number<'a> = Arc<Node<'a>>;
@@ -70,7 +70,10 @@ fn sum<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
 /// The mean along axes, which have length 1 then; 0 of no elements, which nobody sees.
 fn mean<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     let count = count(x, axes).max(1);
-    div(&sum(x, axes)?, &constant(count as f64, x.ty)?)
+    // A product by the reciprocal of 1024 takes fewer instructions and gives the same bits, but ptxas then asks for what is read
+    // behind it, as weights are, later: layer norm of 2^20 elements in such rows took 6.02 µs for 5.78.
+    let count = constant(count as f64, x.ty)?;
+    binary_as_it_is(Binary::Div, sum(x, axes)?, count)
 }
 
 /// The sums of all that numbers of `shape` were repeated to.
