@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::expr::graph::Elements;
 use crate::expr::graph::apply::Operation;
 use crate::expr::plan::run::{dense, uninit_shape};
+use crate::expr::program::Vectors;
 use crate::expr::program::lower::Lowered;
 use crate::expr::ptx::{self, Parts};
 use crate::launch::LaunchConfig;
@@ -131,9 +132,10 @@ pub(in crate::expr) unsafe fn apply(
         unsafe { launch(stream, lowered, &[array.first_address()])? };
         return operation.run(stream, &[&*array], output);
     }
-    let reading = Reading {
-        lowered: without_arrays(lowered),
-    };
+    let mut lowered = without_arrays(lowered);
+    // The text is one for all: the reader has its own threads.
+    lowered.program.vectors = Vectors::Any;
+    let reading = Reading { lowered };
     let bytes = shape.iter().product::<usize>() * ty.bytes();
     let elements = Read {
         stream: stream.clone(),

@@ -449,6 +449,7 @@ impl<'s, 'a> Steps<'s, 'a> {
             && (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
         let inputs: Vec<u64> = arrays.iter().map(|array| array.first_address()).collect();
         program.aligned = are_aligned(&program, &inputs, outputs, &lengths, &strides);
+        program.vectors = ptx::vectors(&program, &lengths);
         let later = scalars.iter().enumerate().filter_map(|(at, number)| match number {
             Number::Known(_) => None,
             Number::Later(place) => Some((at, *place)),
@@ -534,7 +535,39 @@ mod tests {
     use ndarray::s;
 
     use super::*;
+    use crate::expr::program::Vectors;
     use crate::{Device, DeviceArray};
+
+    #[test]
+    fn blocks_are_full_where_vectors_are_as_many() -> crate::Result<()> {
+        let device = Device::simulator();
+        let vectors = |shape: [usize; 2], is_row: bool| -> crate::Result<Vectors> {
+            let x = DeviceArray::<f32, _>::zeros(device.default_stream(), shape)?;
+            let one = x.slice(s![..1, ..])?;
+            let both = if is_row { x.expr() + &one } else { x.expr() + 1.0 };
+            let root = both.part.expect("one shape");
+            Ok(lower(&[Arc::clone(&root)], &root.shape, &[1 << 20]).program.vectors)
+        };
+        for (shape, is_row, wanted) in [
+            ([1, 1024], false, Vectors::One),
+            ([32, 96], false, Vectors::One),
+            ([4, 3072], true, Vectors::Any),
+            ([1, 1020], false, Vectors::Any),
+            ([1, 1025], false, Vectors::Any),
+            ([32, 96], true, Vectors::Any),
+        ] {
+            assert_eq!(vectors(shape, is_row)?, wanted, "{shape:?} {is_row}");
+        }
+        let x = DeviceArray::<f32, _>::zeros(device.default_stream(), 2048)?;
+        let much = (x.expr().sin() + 1.0).exp().tanh().sqrt().abs().ln().tanh();
+        for (len, wanted) in [(2048, Vectors::Two), (1024, Vectors::Any), (0, Vectors::Any)] {
+            let root = much.clone().part.expect("an array");
+            let mut lowered = lower(&[Arc::clone(&root)], &root.shape, &[1 << 20]);
+            lowered.lengths = vec![len];
+            assert_eq!(ptx::vectors(&lowered.program, &lowered.lengths), wanted, "{len}");
+        }
+        Ok(())
+    }
 
     /// Views of an array that were put together with `x`, and whether the program is transposed.
     #[test]

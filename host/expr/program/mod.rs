@@ -52,6 +52,17 @@ pub(crate) enum Layout {
     Strided,
 }
 
+/// How many vectors a thread has, of an aligned program of one axis that reduces nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Vectors {
+    /// Any number, and behind the last vector there may be elements: each thread has to ask.
+    #[default]
+    Any,
+    /// One, or two that are a block's threads apart: the elements are as many as full blocks of threads have.
+    One,
+    Two,
+}
+
 /// The steps that give the elements of the outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Program {
@@ -64,6 +75,8 @@ pub(crate) struct Program {
     /// Whether an input has its neighbours along the last axis but one, and threads share the elements by tiles of several rows,
     /// so that they find neighbours of that input too.
     pub transposed: bool,
+    /// How many vectors each thread has, where that is known of all of them.
+    pub vectors: Vectors,
     pub inputs: Vec<Input>,
     pub scalars: Vec<ScalarType>,
     pub functions: Vec<&'static DeviceFnInfo>,

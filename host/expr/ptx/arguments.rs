@@ -5,7 +5,7 @@ use kernels_gpu::transpose::Extent;
 
 use super::{MOST, vector_len};
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
-use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, WARP_LOG2};
+use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, Vectors, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
 /// Threads of a block.
@@ -87,6 +87,22 @@ pub(super) fn is_paired(program: &Program) -> bool {
         && program.inputs.iter().filter(is_row).count() == 1
         && vector_len(program) <= SPREAD
         && (LEAST..=MOST).contains(&calls)
+}
+
+/// The vectors of each thread, of elements along axes of these lengths. Launches of parts of one axis have full blocks too, since
+/// the parts are a power of two that is more than a block has.
+pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors {
+    let (&[len], true, None) = (lengths, program.aligned, &program.reduce) else {
+        return Vectors::Any;
+    };
+    let vector = vector_len(program);
+    let has_pairs = is_paired(program) && len >= LEAST_PAIRED * vector;
+    let of_block = vector * THREADS as usize * if has_pairs { 2 } else { 1 };
+    match len > 0 && len.is_multiple_of(of_block) {
+        true if has_pairs => Vectors::Two,
+        true => Vectors::One,
+        false => Vectors::Any,
+    }
 }
 
 /// Threads of a block, where nothing is reduced.
@@ -252,7 +268,12 @@ impl Shares {
         let groups = (columns - rest).div_ceil(len << lanes_log2);
         let most = if aligned { VECTORS_HEIGHT_LOG2 } else { HEIGHT_LOG2 };
         let height_log2 = if transposed { height(rows, most) } else { 0 };
-        if is_paired(program) && rest == 0 && groups >= LEAST_PAIRED {
+        let has_pairs = match program.vectors {
+            Vectors::Any => is_paired(program) && rest == 0 && groups >= LEAST_PAIRED,
+            Vectors::One => false,
+            Vectors::Two => true,
+        };
+        if has_pairs {
             return Self {
                 columns,
                 rows: groups,

@@ -12,7 +12,7 @@ use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
-use crate::expr::program::{Layout, Program, Value};
+use crate::expr::program::{Layout, Program, Value, Vectors};
 
 /// The name of the block of parameters.
 pub(super) const PARAMETER: &str = "expression_param_0";
@@ -89,6 +89,11 @@ pub(super) struct Kernel<'a> {
 
 impl Kernel<'_> {
     fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        match self.program.vectors {
+            Vectors::Any => {}
+            Vectors::One => return self.full_blocks(1, writer),
+            Vectors::Two => return self.full_blocks(2, writer),
+        }
         if is_paired(self.program) {
             return self.flat_pairs(writer);
         }
@@ -182,6 +187,34 @@ impl Kernel<'_> {
         }
         writer.line("ret");
         self.single(&row, own, vectors, writer)
+    }
+
+    /// So many vectors of each thread, a block's threads apart. All of them are loaded first.
+    fn full_blocks(&self, vectors: u32, writer: &mut Writer) -> Result<(), Malformed> {
+        let row = self.flat_row(writer);
+        let len = vector_len(self.program);
+        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let first = writer.new_word("mad.lo.s32", format_args!("{block}, {}, {thread}", vectors * THREADS));
+        let span = |k: u32| {
+            let vector = match k {
+                0 => first,
+                _ => writer.new_word("add.s32", format_args!("{first}, {}", k * THREADS)),
+            };
+            let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {len}"));
+            [self.vector(column)]
+        };
+        let spans: Vec<[Span; 1]> = (0..vectors).map(span).collect();
+        let needed = self.needed(self.program.outputs.iter().copied());
+        let new = || vec![Vec::new(); self.program.steps.len()];
+        let mut load = |spans| self.elements_of(&row, spans).load_wanted(&needed, &new(), writer);
+        let loaded: Vec<_> = spans.iter().map(|spans| load(spans)).collect();
+        for (spans, loaded) in spans.iter().zip(&loaded) {
+            let (elements, mut values) = (self.elements_of(&row, spans), new());
+            elements.compute_loaded(&needed, loaded, &mut values, writer)?;
+            (0..self.program.outputs.len()).for_each(|output| elements.store(output, &values, writer));
+        }
+        writer.line("ret");
+        Ok(())
     }
 
     /// Vectors, and behind the last one elements.

@@ -16,7 +16,8 @@
 //!
 //! * *Vectors*, where the program is aligned: a thread has [`vector_len`] neighbours, one access to each array. Of an array
 //!   with one axis, what is left behind the last vector is taken one by one, by threads of its own. Where such a program has
-//!   much to compute, and its array is long and of whole vectors, a thread has two of them.
+//!   much to compute, and its array is long and of whole vectors, a thread has two of them. Where full blocks have all elements,
+//!   the program says so ([`Vectors`](super::program::Vectors)), and no thread has bounds, nor the code for single elements.
 //! * *Spread*, where it is not: a thread has up to 4 elements of a row, as far apart as there are threads beside it, so that
 //!   neighbouring threads access neighbouring elements. A thread that has fewer computes its first one again in their place,
 //!   which leaves no branches and no second copy of the code, and stores it once.
@@ -50,7 +51,7 @@ use thiserror::Error;
 
 use super::program::{GROUP, Layout, Program, Step};
 
-pub(super) use arguments::{Arguments, Parts, config, parameters, reading_parameters};
+pub(super) use arguments::{Arguments, Parts, config, parameters, reading_parameters, vectors};
 pub(super) use kernel::kernel;
 pub(super) use reading::{FIRST, reading};
 #[cfg(test)]

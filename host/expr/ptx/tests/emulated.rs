@@ -283,6 +283,38 @@ fn two_vectors_of_a_thread() {
     }
 }
 
+/// Blocks that are full, which have no bounds, beside rows, and those of a vector more or less.
+#[test]
+fn blocks_of_whole_vectors() {
+    for shape in [
+        [1, 1, 1024],
+        [1, 1, 8192],
+        [2, 3, 1024],
+        [1, 5, 2048],
+        [3, 1, 1020],
+        [1, 2, 1028],
+    ] {
+        let blocks = twice(|stream| {
+            let x = numbers(stream, shape)?;
+            let row = x.slice(s![..1, ..1, ..])?;
+            let column = x.slice(s![.., .., ..1])?;
+            (&x * 2.0).eval()?;
+            (&x * &row + &column).eval()?;
+            // Rows that lie apart, and from the last one on.
+            let apart = numbers(stream, [2 * shape[0], shape[1], shape[2] + 4])?;
+            (apart.slice(s![..;-2, .., 4..])?.expr() - &x).eval()?;
+            let place = |axis| expr::index((shape[0], shape[1], shape[2]), axis);
+            let number = (place(0) * 7 + place(1)) * 5000 + place(2);
+            expr::eval((&number, &(number.cast::<u8>() + x.expr().less(0.3).cast::<u8>())))?;
+            x.expr().cast::<f64>().eval()?;
+            x.expr().cast::<crate::f16>().eval()?;
+            Generator::new(5).uniform_expr(shape, 0.0f32..1.0).eval_on(stream)?;
+            Ok(())
+        });
+        assert!(blocks > 10, "{blocks}");
+    }
+}
+
 /// Elements, beside arrays, and reductions in every form, of numbers that are read nowhere.
 pub(super) fn random_numbers(stream: &Stream) -> Result<()> {
     let mut random = Generator::new(7).with_sequence(3);
