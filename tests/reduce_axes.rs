@@ -570,3 +570,15 @@ fn plans_of_long_columns_have_a_small_depth() {
         }
     }
 }
+
+/// Strips are narrow only where a column would be several chunks else.
+#[test]
+fn plans_of_short_columns() {
+    let of = |columns, length| {
+        let plan = ColumnPlan::new::<f32>(columns, length, columns, 0);
+        (plan.width(), plan.height(), plan.chunks())
+    };
+    assert_eq!(of(64, 128), (8, 32, 1));
+    assert_eq!(of(1 << 18, 16), (128, 2, 1));
+    assert_eq!(of(1 << 18, 8), (128, 2, 1));
+}

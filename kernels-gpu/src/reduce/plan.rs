@@ -272,26 +272,24 @@ impl ColumnPlan {
             if inner == 0 { 1 } else { inner },
         );
         let (mut width, mut height) = block_shape(columns, length, inner, segment::<T>());
-        // Narrower strips, down to a sector of memory, where a column then is one chunk: that takes as many blocks, which have
-        // not to wait for one another.
-        while in_flight::<T>() * height < length
+        // Narrower strips, down to a sector of memory, where a column then is one chunk, and is more else: that takes as many
+        // blocks, which have not to wait for one another.
+        while chunk(columns, length, (width, in_flight::<T>() * height)) < length
             && length <= in_flight::<T>() * THREADS / sector::<T>()
             && width.is_multiple_of(2)
             && width >= 2 * sector::<T>()
         {
             (width, height) = (width / 2, height * 2);
         }
-        let step = in_flight::<T>() * height;
-        let tiles = length.div_ceil(step);
-        let log_tiles = log_tiles(tiles, columns.div_ceil(width));
+        let chunk = chunk(columns, length, (width, in_flight::<T>() * height));
         Self {
             length,
             inner,
             step: 0,
             outer_step: 0,
             span: 0,
-            chunk: step << log_tiles,
-            chunks: chunks(length, step << log_tiles),
+            chunk,
+            chunks: chunks(length, chunk),
             count,
             width: width as u32,
             height: height as u32,
@@ -397,6 +395,11 @@ const fn block_shape(columns: usize, length: usize, inner: usize, segment: usize
     let width = THREADS / height;
     let width = if inner < segment { width / inner * inner } else { width };
     (if columns < width { columns } else { width }, height)
+}
+
+/// The elements of a chunk of columns, by blocks that have `width` of them, and `step` elements of each at a time.
+const fn chunk(columns: usize, length: usize, (width, step): (usize, usize)) -> usize {
+    step << log_tiles(length.div_ceil(step), columns.div_ceil(width))
 }
 
 /// The logarithm of the number of tiles in a chunk: the least with which `segments` rows of `tiles` tiles are at most
