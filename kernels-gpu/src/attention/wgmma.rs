@@ -57,10 +57,10 @@ const LINE: usize = 128;
 /// Stages of each ring.
 const STAGES: usize = 2;
 
-/// The number of a tile that is none.
+/// The number of a head where there is no tile.
 const NONE: u32 = u32::MAX;
 
-/// Words of what is said of a tile: its number, its first query in its sequence, and the sequence.
+/// Words of what is said of a tile: the number of its head among those of all problems, its first query in its sequence, and the sequence.
 const WORDS: usize = 8;
 
 /// The head dimension, for which a thread's part of the result takes `registers`.
@@ -406,11 +406,13 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         Some((sequence, Tile { row, ..tile }))
     }
 
-    /// The tiles of keys that a tile of a sequence's queries sees: the first, and how many.
+    /// The tiles of keys that a tile of a sequence's queries sees: the first, and how many, one at least: if they see none, all of its keys
+    /// are hidden.
     #[inline(always)]
-    fn key_tiles(sequence: &Sequence, tile: Tile) -> [u32; 2] {
-        let [begin, end] = sequence.keys_of_tile(tile.row, Self::rows());
+    fn key_tiles(sequence: &Sequence, row: u32) -> [u32; 2] {
+        let [begin, end] = sequence.keys_of_tile(row, Self::rows());
         let first = begin / KEYS as u32;
-        [first, end.div_ceil(KEYS as u32) - first]
+        let tiles = end.div_ceil(KEYS as u32) - first;
+        [first, if tiles > 0 { tiles } else { 1 }]
     }
 }

@@ -8,8 +8,8 @@ use cuda_std::prelude::*;
 use cuda_std::tma;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
-use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim};
-use crate::attention::{Sequence, Tile};
+use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, NONE, Place, Ring, dim};
+use crate::attention::Sequence;
 use crate::matmul::unroll;
 
 /// The power of 2 that no weight is greater than.
@@ -37,12 +37,22 @@ impl Sums {
     };
 
     /// Makes weights of scores, and says by what what came before is to be multiplied, if it is, which is the same for the whole warp. `BY_BOTH`
-    /// has a sixteenth of them computed by ordinary cores.
+    /// has a sixteenth of them computed by ordinary cores; `BY_BITS` has the bits of all exponents asked whether one is too great, and not the greatest
+    /// score.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn weigh<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
+    fn weigh<const BY_BOTH: bool, const BY_BITS: bool>(
+        &mut self,
+        scores: &mut Accumulator<SCORES>,
+        factor: f32,
+    ) -> Option<[f32; 2]> {
+        let is_within = match BY_BITS {
+            true => None,
+            false => Some(self.are_within(greatest(scores), factor)),
+        };
         scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
+        let is_within = is_within.unwrap_or_else(|| self.is_within(scores));
         // Seldom, and for the whole warp.
-        let factors = match warp::any(warp::FULL_MASK, !self.is_within(scores)) {
+        let factors = match warp::any(warp::FULL_MASK, !is_within) {
             true => Some(self.move_base(scores)),
             false => None,
         };
@@ -100,6 +110,13 @@ impl Sums {
             });
         });
         most[0] < self.limit[0] && most[1] < self.limit[1]
+    }
+
+    /// As [`is_within`](Self::is_within), by the greatest score of each.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn are_within(&self, most: [f32; 2], factor: f32) -> bool {
+        let of = |i: usize| (Float::mul_add(most[i], factor, self.base[i]).to_bits() as i32) < self.limit[i];
+        of(0) && of(1)
     }
 
     /// Takes the greatest exponent for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
@@ -193,6 +210,24 @@ impl<T: Half> Weights<T> {
     }
 }
 
+/// What is said of the queries of a tile.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The number of their head among those of all problems.
+    head: u32,
+    /// The first query of the block's tile in their sequence.
+    row: u32,
+    sequence: Sequence,
+    /// The first tile of keys that they see, and how many the consumer has: of those that the block's queries see, as many as its own do.
+    first: u32,
+    tiles: u32,
+    /// Whether there is one behind these that later queries of the block see: there is no other, as they are not more than [`KEYS`] queries
+    /// further.
+    is_one_hidden: bool,
+    /// How many tiles are given back ahead of the one that it has, where it has no queries.
+    idle: u32,
+}
+
 /// The queries of a consumer as they are multiplied with keys.
 struct Queries<T> {
     /// From shared memory.
@@ -223,68 +258,145 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn consume(&self, warp: u32, factor: f32, out: SliceMut<'_, T>, log_sums: SliceMut<'_, f32>) {
         let consumer = warp / 4;
+        let row_of_warp = consumer * CONSUMER_ROWS as u32 + warp % 4 * 16;
+        let leads = thread::thread_idx_x().is_multiple_of(128);
         let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
-        let ring = Ring::Queries(consumer);
+        let results = (row_of_warp, out, log_sums);
+        self.full(Ring::Queries(consumer), of_q.stage).wait(of_q.round);
+        let Some(mut told) = self.said(of_q.stage, consumer) else {
+            return;
+        };
+        let mut queries = self.queries(consumer, of_q.stage);
+        self.give_back(Ring::Keys, &told, &mut of_k);
+        self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+        let mut scores = self.scores(&queries, of_k.stage).wait();
+        self.give_back(Ring::Values, &told, &mut of_v);
         loop {
-            self.full(ring, of_q.stage).wait(of_q.round);
-            let Some((sequence, tile)) = self.said(of_q.stage, consumer) else {
-                return;
-            };
-            let row = tile.row + consumer * CONSUMER_ROWS as u32;
-            let [first, tiles] = Self::key_tiles(&sequence, tile);
-            let mut sums = Sums::NONE;
-            // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
-            let queries = self.queries(self.stage(ring, warp::uniform(of_q.stage)));
-            let free = self.free(ring, of_q.stage);
-            if Self::FROM_REGISTERS {
-                have_read();
-                free.arrive();
+            queries.keep();
+            // The scores of the first tile of keys are there, and it is taken for the last, whose values are read. None of this is stored.
+            let mut idle = told.idle;
+            while Self::GIVES_BACK && idle > 0 {
+                idle -= 1;
+                self.pass(Ring::Keys, &mut of_k);
+                self.pass(Ring::Values, &mut of_v);
             }
-            let values = match tiles {
-                0 => Accumulator::zero(),
-                _ => self.values(
-                    &queries,
-                    (&sequence, row),
-                    (first, tiles),
-                    factor,
-                    (&mut of_k, &mut of_v),
-                    &mut sums,
-                ),
-            };
-            free.arrive_if(!Self::FROM_REGISTERS);
-            of_q = of_q.next();
-            self.store(
-                &values,
-                &sums,
-                &sequence,
-                Tile {
-                    row: row + warp % 4 * 16,
-                    ..tile
-                },
-                (out, log_sums),
+            let mut sums = Sums::NONE;
+            let (values, weights) = self.values(
+                &queries,
+                scores,
+                (&told, told.row + consumer * CONSUMER_ROWS as u32),
+                factor,
+                (&mut of_k, &mut of_v),
+                &mut sums,
             );
+            self.free(Ring::Queries(consumer), of_q.stage)
+                .arrive_if(!Self::FROM_REGISTERS);
+            of_q = of_q.next();
+            let lines = self.lines(&told);
+            self.full(Ring::Queries(consumer), of_q.stage).wait(of_q.round);
+            let next = self.said(of_q.stage, consumer);
+            self.full(Ring::Values, of_v.stage).wait(of_v.round);
+            if let (Some(next), true) = (next, Self::OVERLAPS) {
+                queries = self.queries(consumer, of_q.stage);
+                self.give_back(Ring::Keys, &next, &mut of_k);
+                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+                let sum = self.add_values(values, &weights, of_v.stage);
+                let first = self.scores(&queries, of_k.stage);
+                // SAFETY: the newest batch is that of the scores.
+                let values = unsafe { sum.wait_beside_newer() };
+                weights.keep();
+                self.free(Ring::Values, of_v.stage).arrive_if(leads);
+                of_v = of_v.next();
+                self.store(&values, &sums, lines, results);
+                told = next;
+                scores = first.wait();
+                self.give_back(Ring::Values, &told, &mut of_v);
+            } else {
+                let values = self.add_values(values, &weights, of_v.stage).wait();
+                weights.keep();
+                self.free(Ring::Values, of_v.stage).arrive_if(leads);
+                of_v = of_v.next();
+                self.store(&values, &sums, lines, results);
+                let Some(next) = next else {
+                    return;
+                };
+                told = next;
+                queries = self.queries(consumer, of_q.stage);
+                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+                scores = self.scores(&queries, of_k.stage).wait();
+            }
         }
+    }
+
+    /// Whether the first scores of a tile are asked for behind the last weighted values of the tile before, whose results are stored beside them. Two
+    /// consumers of long lines without forms have products and exponentials by turns; with this they fall into step, and take longer.
+    const OVERLAPS: bool = R == 32 || FORMS;
+
+    /// Whether a consumer gives tiles back that its own queries do not see. Of two consumers each sees what the other does, nearly always; and
+    /// where values are set to 0, all consumers are.
+    const GIVES_BACK: bool = R == 32 && !FORMS;
+
+    /// Gives the tile of keys, or values, back that none of the consumer's queries sees, though later ones of the block do, if there is one: it is
+    /// the first to come.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn give_back(&self, ring: Ring, told: &Told, place: &mut Place) {
+        if Self::GIVES_BACK && told.is_one_hidden {
+            self.pass(ring, place);
+        }
+    }
+
+    /// Gives a tile of keys, or values, back as soon as it is there: whoever does not wait for it could take a later one for it.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn pass(&self, ring: Ring, place: &mut Place) {
+        self.full(ring, place.stage).wait(place.round);
+        self.free(ring, place.stage)
+            .arrive_if(thread::thread_idx_x().is_multiple_of(128));
+        *place = place.next();
     }
 
     /// What is said of the queries in a stage: their tile, and its sequence; `None` behind the last tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn said(&self, stage: u32, consumer: u32) -> Option<(Sequence, Tile)> {
+    fn said(&self, stage: u32, consumer: u32) -> Option<Told> {
         let at = Self::place_of_said(stage, consumer);
         // SAFETY (of all): there are as many for each consumer in each stage.
         let word = |i: usize| warp::uniform(unsafe { self.said.get_unchecked(at + i) });
-        let tile = self.tile(word(0))?;
-        if !FORMS {
-            return Some((self.shape.whole(), tile));
+        let head = word(0);
+        if head == NONE {
+            return None;
         }
-        let sequence = Sequence {
-            first_query: word(2),
-            queries: word(3),
-            first_key: word(4),
-            keys: word(5),
-            from: word(6) as i32,
-            reach: word(7) as i32,
+        let sequence = match FORMS {
+            false => self.shape.whole(),
+            true => Sequence {
+                first_query: word(2),
+                queries: word(3),
+                first_key: word(4),
+                keys: word(5),
+                from: word(6) as i32,
+                reach: word(7) as i32,
+            },
         };
-        Some((sequence, Tile { row: word(1), ..tile }))
+        let row = word(1);
+        let [first, of_block] = Self::key_tiles(&sequence, row);
+        let own_row = row + consumer * CONSUMER_ROWS as u32;
+        let has_queries = own_row < sequence.queries;
+        let tiles = match (Self::GIVES_BACK, has_queries) {
+            (false, _) => of_block,
+            (true, false) => 1,
+            (true, true) => {
+                let [_, end] = sequence.keys_of_tile(own_row, CONSUMER_ROWS as u32);
+                let end = end.div_ceil(KEYS as u32);
+                if end > first { end - first } else { 1 }
+            }
+        };
+        Some(Told {
+            head,
+            row,
+            sequence,
+            first,
+            tiles,
+            is_one_hidden: has_queries && tiles < of_block,
+            idle: if has_queries { 0 } else { of_block - tiles },
+        })
     }
 
     /// Makes the values behind a sequence's zeros in a stage, which is full, of which so many lines are the sequence's. For all consumers,
@@ -310,24 +422,22 @@ where
         }
     }
 
-    /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one, from the first one on.
-    ///
-    /// When it comes back, nothing is under way that reads the queries.
+    /// The sums of weighted values of this consumer's queries over their tiles of keys, at least one, whose first scores are there, and where the
+    /// first of them is. The last product is under way when it comes back: it is waited for, then the weights are kept, and then
+    /// threads arrive at the barrier of its stage. Nothing else is under way.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn values(
         &self,
         queries: &Queries<T>,
-        (sequence, row): (&Sequence, u32),
-        (first, tiles): (u32, u32),
+        mut scores: Accumulator<SCORES>,
+        (told, row): (&Told, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
-    ) -> Accumulator<R> {
+    ) -> (Accumulator<R>, Weights<T>) {
         let leads = thread::thread_idx_x().is_multiple_of(128);
-        let mut left = tiles - 1;
-        self.full(Ring::Keys, of_k.stage).wait(of_k.round);
-        let mut scores = self.scores(queries, of_k.stage).wait();
-        queries.keep();
+        let (sequence, first) = (&told.sequence, told.first);
+        let mut left = told.tiles - 1;
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         self.add_bias(&mut scores, *of_k);
@@ -379,20 +489,16 @@ where
                 values.update(|i, sum| sum * factors[i / 2 % 2]);
             }
         }
-        self.full(Ring::Values, of_v.stage).wait(of_v.round);
-        let values = self.add_values(values, &weights, of_v.stage).wait();
-        weights.keep();
-        self.free(Ring::Values, of_v.stage).arrive_if(leads);
-        *of_v = of_v.next();
-        values
+        (values, weights)
     }
 
     /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn weigh(sums: &mut Sums, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
-        match R {
-            32 => sums.weigh::<true>(scores, factor),
-            _ => sums.weigh::<false>(scores, factor),
+        match (R, FORMS) {
+            (32, _) => sums.weigh::<true, true>(scores, factor),
+            (_, false) => sums.weigh::<false, true>(scores, factor),
+            (_, true) => sums.weigh::<false, false>(scores, factor),
         }
     }
 
@@ -401,9 +507,11 @@ where
     /// costs more than that the keys have to be there sooner.
     const ASKS_EARLY: bool = R == 32;
 
-    /// The queries of this consumer, which lie there. For all of its threads.
+    /// The queries of a consumer in a stage, which is full: if they are in registers then, the stage is free. For all of its threads.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn queries(&self, lies: Shared<T>) -> Queries<T> {
+    fn queries(&self, consumer: u32, stage: u32) -> Queries<T> {
+        // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
+        let lies = self.stage(Ring::Queries(consumer), warp::uniform(stage));
         let thread = thread::thread_idx_x() % 128;
         // A lane says where a line of a matrix of 8 × 8 begins: of the warp's 16, then of the next 8 elements of them.
         let (row, right) = (thread / 32 * 16 + thread % 16, thread % 32 / 16);
@@ -431,6 +539,10 @@ where
         };
         // Loaded here, and neither behind the arrival at the barrier nor behind the opening of a batch.
         queries.keep();
+        if Self::FROM_REGISTERS {
+            have_read();
+            self.free(Ring::Queries(consumer), stage).arrive();
+        }
         queries
     }
 
@@ -514,34 +626,40 @@ where
         }
     }
 
-    /// Divides the sums, and stores them: 16 queries of the warp, from that of the tile on.
+    /// Divides the sums, and stores them: 16 queries of the warp, whose first one in the tile is said, where there are so many lines from the
+    /// first one of the tile on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store(
         &self,
         values: &Accumulator<R>,
         sums: &Sums,
-        sequence: &Sequence,
-        tile: Tile,
-        (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
+        (first, rows): (usize, u32),
+        (of_warp, out, log_sums): (u32, SliceMut<'_, T>, SliceMut<'_, f32>),
     ) {
         let lane = thread::thread_idx_x() % 32;
-        let head = (tile.batch * self.shape.heads + tile.head) as usize;
         unroll!(2, half => {
             let sum = sums.sum[half];
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
-            let row = tile.row + lane / 4 + 8 * half as u32;
-            let line = head * self.shape.queries as usize + (sequence.first_query + row) as usize;
-            if row < sequence.queries && lane.is_multiple_of(4) && line < log_sums.len() {
+            let row = of_warp + lane / 4 + 8 * half as u32;
+            let line = (row < rows).then_some(first + row as usize);
+            if let Some(line) = line && lane.is_multiple_of(4) && line < log_sums.len() {
                 let log_sum = (Float::log2(sum) - sums.base[half]) * core::f32::consts::LN_2;
                 log_sums.set(line, log_sum);
             }
             // Without a key: what was multiplied by 0 may have been infinite.
             let (is_empty, factor) = (sum == 0.0, approximate::recip(sum));
-            let line = (row < sequence.queries).then_some(line);
             // SAFETY: the line is in `out`, by the kernel's contract.
             unsafe { store_line(values, half, &out, line, |value| if is_empty { 0.0 } else { value * factor }) };
         });
+    }
+
+    /// The line of a tile's first query among all results, and how many lines there are from it on of its sequence.
+    #[inline(always)]
+    fn lines(&self, told: &Told) -> (usize, u32) {
+        let sequence = &told.sequence;
+        let first = told.head as usize * self.shape.queries as usize + (sequence.first_query + told.row) as usize;
+        (first, sequence.queries - told.row)
     }
 }
 
