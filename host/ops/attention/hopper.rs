@@ -75,14 +75,11 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     let (q, k, v) = (mappable(task.q)?, mappable(task.k)?, mappable(task.v)?);
     let (q, k, v) = (map(&q, CONSUMER_ROWS)?, map(&k, KEYS)?, map(&v, KEYS)?);
     let multiprocessors = stream.backend().properties().multiprocessors;
-    let tiles = |consumers: usize| task.shape.tiles(rows(consumers) as u32);
-    // As few as leave no multiprocessor more than one tile, if they can. Of packed sequences blocks have all.
-    let least = if task.shape.packed > 0 { consumers(registers) } else { 1 };
-    let few = (least..consumers(registers)).find(|&consumers| tiles(consumers) <= multiprocessors);
-    let consumers = few.unwrap_or(consumers(registers));
+    let consumers = consumers_for(&task.shape, registers, multiprocessors);
+    let tiles = task.shape.tiles(rows(consumers) as u32);
     let config = LaunchConfig {
         dynamic_shared: shared_bytes(registers, bias.is_some()),
-        ..LaunchConfig::new(tiles(consumers).min(multiprocessors), threads(consumers) as u32)
+        ..LaunchConfig::new(tiles.min(multiprocessors), threads(consumers) as u32)
     };
     let mut counters = stream.take_counters(COUNTERS)?;
     let args = (
@@ -105,6 +102,55 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     counters.give_back();
     Ok(())
+}
+
+/// How long a block with so many consumers takes for a tile, and for each tile of keys that it sees: twentieths of a microsecond of an H200. Blocks
+/// with more consumers take longer, for more queries.
+const fn cost(registers: usize, consumers: usize) -> [u64; 2] {
+    match (registers, consumers) {
+        (D64, 1) => [11, 17],
+        (D64, 2) => [18, 24],
+        (D64, _) => [24, 29],
+        (_, 1) => [9, 22],
+        (_, _) => [26, 28],
+    }
+}
+
+/// Tiles of a head beyond which blocks have all consumers: how tiles fill multiprocessors makes little of a difference then.
+const MANY: u32 = 256;
+
+/// How many consumers blocks have: of packed sequences all.
+fn consumers_for(shape: &AttentionShape, registers: usize, multiprocessors: u32) -> usize {
+    let most = consumers(registers);
+    if shape.packed > 0 || shape.blocks(shape.queries, rows(most) as u32) > MANY {
+        return most;
+    }
+    let least = (1..=most).min_by_key(|&consumers| estimate(shape, registers, consumers, multiprocessors));
+    least.unwrap_or(most)
+}
+
+/// About how long it takes with so many consumers for a block: no less than the longest tile, and what all take, divided by the
+/// multiprocessors, and half a tile behind, or rounds of the longest ones, if that is less.
+fn estimate(shape: &AttentionShape, registers: usize, consumers: usize, multiprocessors: u32) -> u64 {
+    let (sequence, rows) = (shape.whole(), rows(consumers) as u32);
+    let heads = u64::from(shape.batch) * u64::from(shape.heads);
+    let blocks = u64::from(shape.blocks(shape.queries, rows));
+    let of_tile = |row: u32| {
+        let [begin, end] = sequence.keys_of_tile(row, rows);
+        let keys = u64::from(end.div_ceil(KEYS as u32) - begin / KEYS as u32).max(1);
+        // Those without queries take some time, too.
+        let with_queries = (shape.queries - row).div_ceil(CONSUMER_ROWS as u32) as usize;
+        let [once, of_keys] = cost(registers, consumers.min(with_queries + 1));
+        once + of_keys * keys
+    };
+    let tiles = (0..shape.queries).step_by(rows as usize).map(of_tile);
+    let (sum, longest) = tiles.fold((0, 0), |(sum, longest): (u64, u64), tile| {
+        (sum + tile, longest.max(tile))
+    });
+    let multiprocessors = u64::from(multiprocessors.max(1));
+    let rounds = (heads * blocks).div_ceil(multiprocessors) * longest;
+    let filled = heads * sum / multiprocessors + sum / (2 * blocks.max(1));
+    longest.max(rounds.min(filled))
 }
 
 /// A bias as kernels have it.
@@ -379,4 +425,63 @@ fn of_queries<T: Attend + HopperAttention + TensorElement>(
     // order. There is room for two words of each query.
     unsafe { stream.launch_on_tensor_cores::<T::GradientsOfQueries>(&config, args)? };
     Ok(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn consumers_of(registers: usize, [batch, positions]: [u32; 2], is_causal: bool) -> usize {
+        let from = -(positions as i32);
+        let shape = AttentionShape {
+            batch,
+            heads: 16,
+            sharing: 1,
+            queries: positions,
+            keys: positions,
+            dim: dim(registers) as u32,
+            from,
+            reach: if is_causal { 0 } else { positions as i32 },
+            group: 1,
+            packed: 0,
+        };
+        consumers_for(&shape, registers, 132)
+    }
+
+    #[test]
+    fn blocks_have_the_consumers_that_were_fastest() {
+        for (shape, of_d64, of_d128) in [
+            ([1, 512], [1, 1], [1, 1]),
+            ([1, 1024], [2, 2], [2, 2]),
+            ([2, 1024], [2, 2], [2, 2]),
+            ([1, 2048], [2, 2], [2, 2]),
+            ([64, 256], [2, 2], [2, 2]),
+            ([512, 128], [2, 2], [2, 2]),
+            ([4, 1024], [3, 2], [2, 2]),
+            ([32, 512], [3, 2], [2, 2]),
+            ([8, 1000], [3, 2], [2, 2]),
+            ([8, 2048], [3, 3], [2, 2]),
+            ([1, 4096], [3, 3], [2, 2]),
+            ([1, 1 << 20], [3, 3], [2, 2]),
+        ] {
+            assert_eq!(
+                [false, true].map(|causal| consumers_of(D64, shape, causal)),
+                of_d64,
+                "{shape:?}"
+            );
+            assert_eq!(
+                [false, true].map(|causal| consumers_of(D128, shape, causal)),
+                of_d128,
+                "{shape:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn shapes_without_queries_or_keys_have_consumers() {
+        for positions in [0, 1] {
+            assert!((1..=3).contains(&consumers_of(D64, [1, positions], true)));
+            assert!((1..=2).contains(&consumers_of(D128, [0, positions], false)));
+        }
+    }
 }
