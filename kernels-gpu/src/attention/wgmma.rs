@@ -15,7 +15,9 @@
 //! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same. Whether a score is greater is
 //! asked of its bits; which one is the greatest, only then.
 //!
-//! Where such tiles are fewer than multiprocessors, blocks have fewer consumers, so that more of these are at work.
+//! Behind the last weighted values of a tile of queries the first scores of the next one are asked for, and the results are stored beside them.
+//!
+//! Blocks may have fewer consumers, so that tiles fill more multiprocessors, or fill them better.
 //!
 //! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
 //! to the consumers with the queries. The last block sets the counter back to 0.
