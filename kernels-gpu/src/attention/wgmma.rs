@@ -188,7 +188,10 @@ pub unsafe fn attention_wgmma<T: Half, const R: usize, const FORMS: bool>(
             32 => warpgroup::increase_registers::<160>(),
             _ => warpgroup::increase_registers::<240>(),
         }
-        block.consume(warp - 4, factor, out, log_sums);
+        match Block::<T, R, FORMS>::OVERLAPS {
+            true => block.consume(warp - 4, factor, out, log_sums),
+            false => block.consume_by_turns(warp - 4, factor, out, log_sums),
+        }
     }
 }
 
@@ -241,6 +244,10 @@ enum Ring {
 impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// The consumers that there is room for.
     const CONSUMERS: u32 = consumers(R) as u32;
+
+    /// Whether the first scores of a tile are asked for behind the last weighted values of the tile before, whose results are stored beside
+    /// them, and the producer says which tile it is, not its number alone.
+    const OVERLAPS: bool = R == 32 || FORMS;
 
     /// Those of the block.
     #[inline(always)]
@@ -415,6 +422,6 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         let [begin, end] = sequence.keys_of_tile(row, Self::rows());
         let first = begin / KEYS as u32;
         let tiles = end.div_ceil(KEYS as u32) - first;
-        [first, if tiles > 0 { tiles } else { 1 }]
+        [first, if tiles > 0 || !Self::OVERLAPS { tiles } else { 1 }]
     }
 }

@@ -12,6 +12,8 @@ use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, NONE, Place, Ring, dim};
 use crate::attention::Sequence;
 use crate::matmul::unroll;
 
+mod by_turns;
+
 /// The power of 2 that no weight is greater than.
 const LAZY: f32 = 8.0;
 
@@ -296,41 +298,28 @@ where
             self.full(Ring::Queries(consumer), of_q.stage).wait(of_q.round);
             let next = self.said(of_q.stage, consumer);
             self.full(Ring::Values, of_v.stage).wait(of_v.round);
-            if let (Some(next), true) = (next, Self::OVERLAPS) {
-                queries = self.queries(consumer, of_q.stage);
-                self.give_back(Ring::Keys, &next, &mut of_k);
-                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
-                let sum = self.add_values(values, &weights, of_v.stage);
-                let first = self.scores(&queries, of_k.stage);
-                // SAFETY: the newest batch is that of the scores.
-                let values = unsafe { sum.wait_beside_newer() };
-                weights.keep();
-                self.free(Ring::Values, of_v.stage).arrive_if(leads);
-                of_v = of_v.next();
-                self.store(&values, &sums, lines, results);
-                told = next;
-                scores = first.wait();
-                self.give_back(Ring::Values, &told, &mut of_v);
-            } else {
+            let Some(next) = next else {
                 let values = self.add_values(values, &weights, of_v.stage).wait();
                 weights.keep();
-                self.free(Ring::Values, of_v.stage).arrive_if(leads);
-                of_v = of_v.next();
                 self.store(&values, &sums, lines, results);
-                let Some(next) = next else {
-                    return;
-                };
-                told = next;
-                queries = self.queries(consumer, of_q.stage);
-                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
-                scores = self.scores(&queries, of_k.stage).wait();
-            }
+                return;
+            };
+            queries = self.queries(consumer, of_q.stage);
+            self.give_back(Ring::Keys, &next, &mut of_k);
+            self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+            let sum = self.add_values(values, &weights, of_v.stage);
+            let first = self.scores(&queries, of_k.stage);
+            // SAFETY: the newest batch is that of the scores.
+            let values = unsafe { sum.wait_beside_newer() };
+            weights.keep();
+            self.free(Ring::Values, of_v.stage).arrive_if(leads);
+            of_v = of_v.next();
+            self.store(&values, &sums, lines, results);
+            told = next;
+            scores = first.wait();
+            self.give_back(Ring::Values, &told, &mut of_v);
         }
     }
-
-    /// Whether the first scores of a tile are asked for behind the last weighted values of the tile before, whose results are stored beside them. Two
-    /// consumers of long lines without forms have products and exponentials by turns; with this they fall into step, and take longer.
-    const OVERLAPS: bool = R == 32 || FORMS;
 
     /// Whether a consumer gives tiles back that its own queries do not see. Of two consumers each sees what the other does, nearly always; and
     /// where values are set to 0, all consumers are.
