@@ -10,7 +10,7 @@ use super::sealed::Sealed;
 use crate::convolve::depthwise::weights::{self, WeightPlan};
 use crate::convolve::depthwise::{self, Strips};
 use crate::convolve::mma::weights::{self as mma_weights, WeightsMmaPlan};
-use crate::convolve::mma::{self, MmaPlan};
+use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct};
 use crate::matmul::wgmma::WgmmaShape;
@@ -108,6 +108,8 @@ pub trait AmpereConvolve: Convolve {
     type N32: Kernel<Params = AmpereConvolveParams<Self>>;
     /// 64.
     type N64: Kernel<Params = AmpereConvolveParams<Self>>;
+    /// What does those of groups of 4, 8 or 16 channels and outputs.
+    type Groups: Kernel<Params = AmpereConvolveParams<Self>>;
     /// What makes the gradient of the weights of 16 outputs of a group or fewer.
     type Weights16: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
     /// What makes that of others.
@@ -120,6 +122,7 @@ macro_rules! ampere {
             type N8 = mma::convolve_mma<$type, 1>;
             type N32 = mma::convolve_mma<$type, 4>;
             type N64 = mma::convolve_mma<$type, 8>;
+            type Groups = groups::convolve_groups_mma<$type>;
             type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
             type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions of few channels or outputs on tensor cores of Ampere and later: which their kernel takes, and its tiles.
 
+mod groups;
 mod weights;
 
 use cuda_std::launch::Kernel;
@@ -210,6 +211,9 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     if !has_tensor_cores(task.stream, AMPERE) || !is_taken(problem) {
         return Ok(false);
     }
+    if groups::compute(task)? {
+        return Ok(true);
+    }
     let all = task.stream.backend().properties().shared_memory_per_block_optin;
     let x = Lies::of(task.x);
     // Fewer outputs of a tile, or a multiprocessor's memory for one block, where there is no room.
@@ -232,6 +236,18 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     Ok(true)
 }
 
+/// As many blocks as run at a time, each of which has its weights copied first: with so many bytes, and no more than `most` a
+/// multiprocessor.
+fn blocks_at_once<T: Convolve>(task: &Task<'_, T>, plan: &MmaPlan, bytes: u32, most: usize) -> u32 {
+    let properties = task.stream.backend().properties();
+    let tiles = plan.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * task.problem.images;
+    let beside = plan.slices as usize * plan.columns as usize;
+    let all = properties.shared_memory_per_multiprocessor.unwrap_or(MOST_BYTES) as usize;
+    let of_multiprocessor = (all / (bytes as usize + 1024)).clamp(1, most);
+    let wanted = (properties.multiprocessors as usize * of_multiprocessor / beside).max(1);
+    (tiles.min(wanted) * beside) as u32
+}
+
 /// By the kernel for tiles of `n` times 8 outputs.
 fn launch<T: Convolve, K: Kernel<Params = AmpereConvolveParams<T>>>(
     task: &mut Task<'_, T>,
@@ -241,17 +257,10 @@ fn launch<T: Convolve, K: Kernel<Params = AmpereConvolveParams<T>>>(
     let shape = task.shape();
     let weights = task.weights.in_order()?;
     let bytes = plan.memory(task.problem.taps() as u32, n)[3];
-    let properties = task.stream.backend().properties();
-    let tiles = plan.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * task.problem.images;
-    let beside = plan.slices as usize * plan.columns as usize;
-    // As many as run at a time, each of which has its weights copied first.
-    let all = properties.shared_memory_per_multiprocessor.unwrap_or(MOST_BYTES) as usize;
-    let of_multiprocessor = (all / (bytes as usize + 1024)).clamp(1, blocks(n));
-    let wanted = (properties.multiprocessors as usize * of_multiprocessor / beside).max(1);
-    let blocks = tiles.min(wanted) * beside;
+    let blocks = blocks_at_once(task, &plan, bytes, blocks(n));
     let config = LaunchConfig {
         dynamic_shared: bytes as usize,
-        ..LaunchConfig::new(blocks as u32, THREADS as u32)
+        ..LaunchConfig::new(blocks, THREADS as u32)
     };
     let args = (Words::of(task.x), &*weights, WordsMut::of(task.out), shape, plan);
     // SAFETY: the kernel's contract: threads, memory and blocks are those of the plan, which is of the shape; the operands are those of

@@ -9,12 +9,13 @@
 //! a lane computes for a word of a fragment. k has no gap but at its end, whatever the number of channels.
 //!
 //! The weights of a block's outputs lie in shared memory as long as the block runs, which takes tile after tile. Of several small groups,
-//! a block has some side by side, so that it reads whole lines of memory.
+//! a block has some side by side, so that it reads whole lines of memory; [`groups`] has those of 4, 8 or 16 channels and outputs.
 
+pub mod groups;
 mod patch;
 pub mod weights;
 
-use cuda_std::half::{bf16, f16};
+use cuda_std::half::{self, Packed, bf16, f16};
 use cuda_std::mma::{Mma, mma};
 use cuda_std::prelude::*;
 use cuda_std::{async_copy, matrix};
@@ -114,7 +115,7 @@ impl MmaPlan {
 }
 
 /// An element type, as `mma.sync` takes it.
-pub trait Input: Num<Wide = f32> + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
+pub trait Input: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
 
 impl Input for bf16 {}
 impl Input for f16 {}
@@ -482,11 +483,18 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
     ///
     /// # Safety
     ///
-    /// The place is one of the output, which is in vectors of `V` if that is said.
+    /// The place is one of the output, which is in vectors of `V` if that is said, an even number.
     #[inline(always)]
     unsafe fn put<const V: usize>(&self, to: usize, first: usize, column: u32, sums: [f32; V], wide: bool) {
         let (outputs, apart) = (self.patch.shape.outputs, self.patch.shape.out[4]);
-        let values = cuda_std::array::map(sums, T::narrow);
+        // In pairs, by an instruction each.
+        let mut values = [T::ZERO; V];
+        unroll!(4, pair => {
+            if 2 * pair < V {
+                let word = half::pack::<T>(sums[2 * pair % V], sums[(2 * pair + 1) % V]);
+                [values[2 * pair % V], values[(2 * pair + 1) % V]] = bytemuck::cast::<u32, [T; 2]>(word);
+            }
+        });
         if wide {
             if column < outputs {
                 // SAFETY: outputs of the group, of which there is a multiple of `V`.

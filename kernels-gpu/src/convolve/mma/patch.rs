@@ -208,6 +208,17 @@ impl<T: Num> Patch<'_, T> {
         }
     }
 
+    /// Has the patch filled with what the tile reads by copies of 16 bytes, for all threads of the block.
+    ///
+    /// # Safety
+    ///
+    /// As [`fill`](Self::fill), where `wide` is not 0.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn copy_tile(&self, tile: &Tile) {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(&self.origin(tile)) };
+    }
+
     /// Has the patch copied, 16 bytes at a time.
     ///
     /// # Safety
