@@ -62,6 +62,50 @@ fn small_groups<T: Convolve + FloatNumber>() {
 
 for_types!(small_groups: f16 bf16);
 
+/// Groups of 4, 8 and 16 channels and as many outputs, which have a kernel of their own: several items and slices of blocks, taps that fill
+/// their last step and do not, strides, dilation, one axis and three; and the gradients of weights of several groups to a warp, of as many
+/// outputs or others.
+fn groups_of_few_channels<T: Convolve + FloatNumber>() {
+    for (groups, channels, outputs) in [
+        (4, 4, 4),
+        (32, 4, 4),
+        (48, 4, 4),
+        (6, 8, 8),
+        (24, 8, 8),
+        (1, 16, 16),
+        (8, 16, 16),
+        (16, 4, 2),
+        (32, 2, 4),
+        (16, 8, 5),
+    ] {
+        case([7, 9], [groups * channels, groups * outputs], [3, 3])
+            .groups(groups)
+            .padding([1, 1])
+            .images(2)
+            .check::<T>();
+    }
+    for channels in [4, 8, 16] {
+        let groups = 64 / channels;
+        let case = |places: [usize; 2], taps: [usize; 2]| case(places, [64, 64], taps).groups(groups);
+        case([6, 7], [1, 1]).check::<T>();
+        case([6, 18], [2, 2]).padding([1, 0]).check::<T>();
+        case([9, 10], [5, 5]).padding([2, 2]).check::<T>();
+        case([9, 17], [3, 3])
+            .stride([2, 2])
+            .padding([1, 1])
+            .images(3)
+            .check::<T>();
+        case([9, 8], [3, 2]).dilation([2, 3]).padding([0, 2]).check::<T>();
+    }
+    case([150], [32, 32], [3]).groups(4).padding([1]).check::<T>();
+    case([4, 5, 6], [32, 32], [2, 3, 2])
+        .groups(8)
+        .padding([1, 1, 0])
+        .check::<T>();
+}
+
+for_types!(groups_of_few_channels: f16 bf16);
+
 /// More tiles than blocks and parts, so that each block has several, the last of which are not whole.
 #[test]
 fn several_tiles_of_few_channels_for_a_block() {
@@ -71,13 +115,17 @@ fn several_tiles_of_few_channels_for_a_block() {
         .images(images)
         .check::<bf16>();
     case([130], [8, 32], [2]).groups(4).images(images).check::<bf16>();
+    case([130], [16, 16], [2]).groups(4).images(images).check::<bf16>();
 }
 
 /// Channels in front, which lie far apart, and a part of an array that does not begin at a multiple of 16 bytes.
 #[test]
 fn few_channels_that_lie_elsewhere() {
-    for channels in [3, 8] {
-        let case = case([9, 11], [channels, 40], [3, 3]).padding([1, 1]).images(2);
+    for (channels, outputs, groups) in [(3, 40, 1), (8, 40, 1), (64, 64, 16), (32, 32, 2)] {
+        let case = case([9, 11], [channels, outputs], [3, 3])
+            .groups(groups)
+            .padding([1, 1])
+            .images(2);
         let operands = case.operands::<bf16>();
         for device in devices::<bf16>() {
             let stream = device.default_stream();
@@ -113,18 +161,28 @@ fn few_channels_that_lie_elsewhere() {
 /// What is infinite in one channel is in no other's results by way of the zeros that fill a step, and so are gradients of weights.
 #[test]
 fn infinity_stays_in_few_channels() {
-    for (channels, groups) in [(3, 1), (12, 4), (24, 1)] {
-        let case = case([9, 10], [channels, 16], [3, 3]).padding([1, 1]).groups(groups);
+    for (channels, outputs, groups) in [
+        (3, 16, 1),
+        (12, 16, 4),
+        (24, 16, 1),
+        (64, 64, 16),
+        (32, 32, 4),
+        (64, 64, 8),
+        (32, 32, 2),
+    ] {
+        let case = case([9, 10], [channels, outputs], [3, 3])
+            .padding([1, 1])
+            .groups(groups);
         let mut operands = case.operands::<bf16>();
         operands[0][[0, 4, 4, 1]] = bf16::INFINITY;
         for device in devices::<bf16>() {
             let [out, _, weights] = case.run(&device, &operands);
             for (at, value) in out.indexed_iter() {
-                let reads = at[1].abs_diff(4) < 2 && at[2].abs_diff(4) < 2 && at[3] < 16 / groups;
+                let reads = at[1].abs_diff(4) < 2 && at[2].abs_diff(4) < 2 && at[3] < outputs / groups;
                 assert_eq!(value.is_finite(), !reads, "{case:?}: result at {at:?}");
             }
             for (at, value) in weights.indexed_iter() {
-                let is_of_channel = at[3] == 1 && at[0] < 16 / groups;
+                let is_of_channel = at[3] == 1 && at[0] < outputs / groups;
                 assert!(is_of_channel || value.is_finite(), "{case:?}: weights at {at:?}");
             }
         }

@@ -21,8 +21,28 @@ use crate::ops::matmul::{AMPERE, has_tensor_cores};
 /// Blocks of a multiprocessor.
 const BLOCKS: usize = 2;
 
+/// How many groups are one for a warp, and the convolution of those: as many as have 16 outputs and channels, which then are in units, and
+/// columns for all taps.
+fn merged(problem: &Problem) -> (usize, Problem) {
+    let is_possible = |&by: &usize| {
+        let (channels, outputs) = (problem.channels * by, problem.outputs * by);
+        let columns_fit = channels.saturating_mul(problem.taps()) <= 8 * columns(1);
+        let is_small = channels <= 16 && outputs <= 16 && columns_fit;
+        is_small && channels.is_multiple_of(WIDE) && problem.groups.is_multiple_of(by * WARPS)
+    };
+    let is_even = problem.channels.is_multiple_of(2);
+    let by = [8, 4, 2].into_iter().find(|by| is_even && is_possible(by)).unwrap_or(1);
+    let problem = Problem {
+        groups: problem.groups / by,
+        channels: problem.channels * by,
+        outputs: problem.outputs * by,
+        ..*problem
+    };
+    (by, problem)
+}
+
 /// The plan, and how many groups of 16 outputs a warp has, if the kernel can have such operands.
-fn plan(problem: &Problem, x: Lies, gradient: Lies, most: u32) -> Option<(WeightsMmaPlan, usize)> {
+fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, most: u32) -> Option<(WeightsMmaPlan, usize)> {
     let all = problem.taps() * problem.channels.next_multiple_of(2);
     let is_small = problem.outputs <= 16 && all <= 8 * columns(1) && problem.groups.is_multiple_of(WARPS);
     let (m, groups) = if is_small { (1, WARPS) } else { (4, 1) };
@@ -35,6 +55,8 @@ fn plan(problem: &Problem, x: Lies, gradient: Lies, most: u32) -> Option<(Weight
         },
         rows: rows as u32,
         wide: (gradient.by_16_bytes() && problem.outputs.is_multiple_of(WIDE)).into(),
+        merged: merged as u32,
+        channels: (problem.channels / merged) as u32,
     };
     let wanted = Wanted {
         problem,
@@ -57,17 +79,19 @@ pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + N
     if !has_tensor_cores(x.stream(), AMPERE) || !is_taken(problem) || x.is_empty() || out.is_empty() {
         return Ok(None);
     }
-    let Some((plan, m)) = plan(problem, Lies::of(x), Lies::of(out), most_bytes(x.stream())) else {
+    let (by, of_merged) = merged(problem);
+    let Some((plan, m)) = plan(by, &of_merged, Lies::of(x), Lies::of(out), most_bytes(x.stream())) else {
         return Ok(None);
     };
     match m {
-        1 => launch::<T, T::Weights16>(problem, plan, x, out).map(Some),
-        _ => launch::<T, T::Weights64>(problem, plan, x, out).map(Some),
+        1 => launch::<T, T::Weights16>(problem, &of_merged, plan, x, out).map(Some),
+        _ => launch::<T, T::Weights64>(problem, &of_merged, plan, x, out).map(Some),
     }
 }
 
 fn launch<T, K>(
     problem: &Problem,
+    merged: &Problem,
     plan: WeightsMmaPlan,
     x: &DeviceArrayRef<T, Ix5>,
     out: &DeviceArrayRef<T, Ix5>,
@@ -77,7 +101,7 @@ where
     K: Kernel<Params = AmpereConvolveWeightsParams<T>>,
 {
     let stream = x.stream();
-    let shape = problem.to_kernel(steps(x), steps(out));
+    let shape = merged.to_kernel(steps(x), steps(out));
     let tiles = plan.of.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * problem.images;
     let beside = plan.rows as usize * plan.of.columns as usize * plan.of.slices as usize;
     let multiprocessors = stream.backend().properties().multiprocessors as usize;

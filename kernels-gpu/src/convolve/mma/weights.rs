@@ -4,8 +4,11 @@
 //!
 //! The lines of a product are outputs, its columns taps and their channels. A block has a *part* of the tiles of all images, and its
 //! sums in registers. Of each tile it copies the gradient of its outputs into shared memory, from which `ldmatrix` takes it transposed,
-//! and the patch. A column's elements of neighbouring places are a stride apart there, so that a lane reads a word of a fragment as two
-//! elements.
+//! and the patch. A column's elements of neighbouring places are a stride apart there: of channels in units of 8 `ldmatrix` takes two units
+//! of 16 places transposed as well; of others a lane reads a word of a fragment as two elements.
+//!
+//! Groups of fewer than 16 channels and outputs are several to a warp, as if they were one; of its products those of an output with the
+//! channels of another group are left out in the end, and so is what is infinite there.
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::mma::mma;
@@ -39,6 +42,10 @@ pub struct WeightsMmaPlan {
     pub rows: u32,
     /// Whether the gradient is copied by 16 bytes.
     pub wide: u32,
+    /// Groups that the shape has as one.
+    pub merged: u32,
+    /// The channels of each of them, an even number where there are several.
+    pub channels: u32,
 }
 
 impl WeightsMmaPlan {
@@ -54,7 +61,7 @@ impl WeightsMmaPlan {
 }
 
 /// The sums of the products of the gradient `gradient` of the result, in C order, and the input, for each part of the tiles: parts, outputs
-/// of all groups, taps and channels of a group, in C order.
+/// of all groups, taps and channels of a group, in C order. The groups of the shape may be several each.
 ///
 /// A warp has `M` times 16 outputs of a group, and [`columns`] times 8 of its taps' channels.
 ///
@@ -64,7 +71,8 @@ impl WeightsMmaPlan {
 /// `of.slices · of.columns · rows` blocks for each part, of which there are no more than tiles. `x` and `gradient` lie within their arrays,
 /// and there is an image, a place, a tap, a channel and an output; `sums` has the sums of all parts. Tiles and patches are of the shape, as
 /// [`convolve_mma`](super::convolve_mma()) says. Where `M` is 1, `of.groups` is as many as a block has warps, `of.columns` and `rows` are 1,
-/// and groups have no more outputs and columns than a warp; else `of.groups` is 1. Where `wide` is not 0, `gradient` is aligned to 16
+/// and groups have no more outputs and columns than a warp; else `of.groups` is 1. `merged` divides the outputs of a group of the shape, whose
+/// channels are as many times `channels`. Where `wide` is not 0, `gradient` is aligned to 16
 /// bytes, and so is each block's part of a place's outputs.
 #[kernel(T = [bf16, f16], M = [1, 4], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
 pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
@@ -96,6 +104,8 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
         gradient,
         sums,
         wide: plan.wide != 0,
+        merged: plan.merged,
+        channels: plan.channels,
         row: row as u32 * OUTPUTS as u32,
         group: of_warp,
         column,
@@ -124,6 +134,8 @@ struct Block<'a, T, const M: usize> {
     gradient: &'a [T],
     sums: SliceMut<'a, f32>,
     wide: bool,
+    merged: u32,
+    channels: u32,
     /// The first output of the block, in its first group.
     row: u32,
     /// The warp's group, and its first column.
@@ -162,10 +174,12 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             unsafe { self.tile.set_unchecked(word as usize, 0) };
             word += THREADS as u32;
         }
-        // Elements of the patch from the first tap of a place on, of each column of the lane; what is not there is that of the first.
+        // Elements of the patch from the first tap of a place on, of each column of the lane; what is not there is that of the first. In
+        // units, of every second unit and the next one, as lanes say where rows of matrices are.
+        let units = self.patch.plan.is_in_units();
         let of_group = (self.group - self.patch.group) * self.patch.plan.channels;
         let from: [u32; C] = cuda_std::array::from_fn(|i: usize| {
-            let column = self.column + 8 * i as u32 + lane / 4;
+            let column = self.column + 8 * i as u32 + if units { lane / 16 * 8 } else { lane / 4 };
             of_group + self.patch.pair(column / 2).map_or(0, |pair| 2 * pair.word + column % 2)
         });
         let mut sums = [[[0.0; 4]; C]; M];
@@ -180,7 +194,11 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             unsafe { self.patch.fill(&tile) };
             async_copy::wait::<0>();
             thread::sync_threads();
-            self.add(&from, &mut sums);
+            if units {
+                self.add_units(&from, &mut sums);
+            } else {
+                self.add(&from, &mut sums);
+            }
             number += parts;
         }
         // SAFETY: the kernel's contract.
@@ -253,24 +271,32 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         }
     }
 
+    /// The fragments of the gradient for the 16 places from `step` on.
+    #[inline(always)]
+    fn gradients(&self, step: u32) -> [[u32; 4]; M] {
+        let lane = thread::thread_idx_x() % 32;
+        let of_group = (self.group - self.patch.group) * Self::OF_WARP;
+        let mut a = [[0; 4]; M];
+        unroll!(4, i => {
+            if i < M {
+                // Of the transposed matrices lanes say where rows of eight outputs are, of places: upper left, lower left, and so on.
+                let place = step + lane % 8 + lane / 16 * 8;
+                let output = 16 * i as u32 + lane / 8 % 2 * 8;
+                // SAFETY: eight outputs of a place, at a multiple of 8.
+                a[i % M] = unsafe { matrix::ldmatrix_x4_trans(self.tile, (place * PITCH + of_group + output) * 2) };
+            }
+        });
+        a
+    }
+
     /// Adds the products of a tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add<const C: usize>(&self, from: &[u32; C], sums: &mut [[[f32; 4]; C]; M]) {
         let lane = thread::thread_idx_x() % 32;
         let patch = self.patch.memory.cast::<u16>();
-        let of_group = (self.group - self.patch.group) * Self::OF_WARP;
         let mut step = 0;
         while step < PLACES as u32 {
-            let mut a = [[0; 4]; M];
-            unroll!(4, i => {
-                if i < M {
-                    // Of the transposed matrices lanes say where rows of eight outputs are, of places: upper left, lower left, and so on.
-                    let place = step + lane % 8 + lane / 16 * 8;
-                    let output = 16 * i as u32 + lane / 8 % 2 * 8;
-                    // SAFETY: eight outputs of a place, at a multiple of 8.
-                    a[i % M] = unsafe { matrix::ldmatrix_x4_trans(self.tile, (place * PITCH + of_group + output) * 2) };
-                }
-            });
+            let a = self.gradients(step);
             // SAFETY (of all): of the places of a tile, and what taps read from them on, which the patch has.
             let [p, q] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2) as usize) };
             let [r, s] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2 + 8) as usize) };
@@ -292,6 +318,36 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         }
     }
 
+    /// The same, where 8 channels side by side are of a tap, two units at a time.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_units<const C: usize>(&self, from: &[u32; C], sums: &mut [[[f32; 4]; C]; M]) {
+        let lane = thread::thread_idx_x() % 32;
+        let mut step = 0;
+        while step < PLACES as u32 {
+            let a = self.gradients(step);
+            // SAFETY (of both): a place of the tile, and eight channels of what a tap reads from it on, at a multiple of 16 bytes.
+            let place = unsafe { self.places.get_unchecked((step + lane % 16) as usize) };
+            unroll!(3, eight => {
+                unroll!(4, two => {
+                    if 8 * eight + 2 * two < C {
+                        let j = (8 * eight + 2 * two) % C;
+                        let at = 4 * place + 2 * from[j];
+                        let [p, q, r, s] = unsafe { matrix::ldmatrix_x4_trans(self.patch.memory, at) };
+                        unroll!(4, i => {
+                            if i < M {
+                                sums[i % M][j] = mma::<T>(a[i % M], [p, q], sums[i % M][j]);
+                                if j + 1 < C {
+                                    sums[i % M][(j + 1) % C] = mma::<T>(a[i % M], [r, s], sums[i % M][(j + 1) % C]);
+                                }
+                            }
+                        });
+                    }
+                });
+            });
+            step += STEP as u32;
+        }
+    }
+
     /// Stores the sums.
     ///
     /// # Safety
@@ -301,21 +357,34 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
     unsafe fn store<const C: usize>(&self, part: usize, sums: &[[[f32; 4]; C]; M]) {
         let shape = &self.patch.shape;
         let lane = thread::thread_idx_x() % 32;
-        let depth = shape.depth();
-        let outputs = shape.groups as usize * shape.outputs as usize;
+        let (channels, outputs) = (self.channels as usize, shape.groups as usize * shape.outputs as usize);
+        let depth = shape.taps() * channels;
+        let of_one = divide(shape.outputs as usize, self.merged).0;
+        // The first weight of each line's output, of its own group, and that group's first channel.
+        let lines: [[(usize, u32); 2]; M] = cuda_std::array::from_fn(|i: usize| {
+            cuda_std::array::from_fn(|h: usize| {
+                let output = self.row as usize + 16 * i + 8 * h + lane as usize / 4;
+                let group = match self.merged {
+                    1 => 0,
+                    _ => divide(output, of_one as u32).0 as u32,
+                };
+                let line = part * outputs + self.group as usize * shape.outputs as usize + output;
+                (line * depth, group * self.channels)
+            })
+        });
         unroll!(3, eight => {
             unroll!(8, one => {
                 let j = (8 * eight + one) % C;
                 let pair = self.patch.pair((self.column + 8 * j as u32) / 2 + lane % 4);
                 if 8 * eight + one < C && let Some(pair) = pair {
-                    let at = (pair.tap * shape.channels + pair.channel) as usize;
                     let two = pair.channel + 1 < shape.channels;
                     unroll!(4, i => {
                         unroll!(2, h => {
                             let output = self.row + (16 * i + 8 * h) as u32 + lane / 4;
-                            if i < M && output < shape.outputs {
-                                let output = self.group as usize * shape.outputs as usize + output as usize;
-                                let to = (part * outputs + output) * depth + at;
+                            let (line, first) = lines[i % M][h];
+                            let channel = pair.channel.wrapping_sub(first);
+                            if i < M && output < shape.outputs && channel < self.channels {
+                                let to = line + pair.tap as usize * channels + channel as usize;
                                 let sums = sums[i % M][j];
                                 // SAFETY (of both): a weight of the part.
                                 unsafe { self.sums.set_vec_unchecked(to, [sums[2 * h]]) };
