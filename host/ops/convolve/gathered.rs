@@ -144,6 +144,14 @@ pub(super) fn weight_gradient<T: Convolve>(
     let depth = problem.taps() * problem.channels;
     let parts = parts::<T>(problem, x.stream());
     let batch = groups * parts;
+    // The product itself, where it is the only one.
+    let mut all = chunks(problem, size_of::<T>());
+    if let (1, Some(chunk), None) = (parts, all.next(), all.next()) {
+        let matrix = whole.matrix(&chunk)?;
+        let out = out.in_shape(Ix3(matrix.shape()[1], groups, outputs));
+        let out = out.permuted_axes([1, 2, 0])?;
+        return out.fused_batched_matmul(&matrix).compute();
+    }
     let mut sums = DeviceArray::<T::Scalar, Ix3>::zeros(x.stream(), Ix3(batch, outputs, depth))?;
     for chunk in chunks(problem, size_of::<T>()) {
         let matrix = whole.matrix(&chunk)?;
