@@ -112,6 +112,8 @@ pub trait AmpereConvolve: Convolve {
     type Groups: Kernel<Params = AmpereConvolveParams<Self>>;
     /// What makes the gradient of the weights of 16 outputs of a group or fewer.
     type Weights16: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
+    /// Of 32.
+    type Weights32: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
     /// What makes that of others.
     type Weights64: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
 }
@@ -124,6 +126,7 @@ macro_rules! ampere {
             type N64 = mma::convolve_mma<$type, 8>;
             type Groups = groups::convolve_groups_mma<$type>;
             type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
+            type Weights32 = mma_weights::convolve_weights_mma<$type, 2>;
             type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;
         }
     )*};

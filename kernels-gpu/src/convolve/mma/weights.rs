@@ -26,10 +26,17 @@ pub const OUTPUTS: usize = 64;
 /// Elements from place to place of the gradient in shared memory: eight places are in different banks.
 const PITCH: u32 = OUTPUTS as u32 + 8;
 
-/// Columns of a warp, in units of 8, which has `m` times 16 outputs.
+/// Columns of a warp, in units of 8, at most, which has `m` times 16 outputs.
 pub const fn columns(m: usize) -> usize {
-    if m == 1 { 18 } else { 7 }
+    match m {
+        1 => 18,
+        2 => 14,
+        _ => 7,
+    }
 }
+
+/// Units that are skipped together, where a warp has fewer.
+const TOGETHER: usize = 4;
 
 /// How the products fall to warps.
 #[repr(C)]
@@ -40,6 +47,8 @@ pub struct WeightsMmaPlan {
     pub of: MmaPlan,
     /// Blocks that the outputs of a group take.
     pub rows: u32,
+    /// Units of 8 columns that a warp has.
+    pub units: u32,
     /// Whether the gradient is copied by 16 bytes.
     pub wide: u32,
     /// Groups that the shape has as one.
@@ -63,18 +72,18 @@ impl WeightsMmaPlan {
 /// The sums of the products of the gradient `gradient` of the result, in C order, and the input, for each part of the tiles: parts, outputs
 /// of all groups, taps and channels of a group, in C order. The groups of the shape may be several each.
 ///
-/// A warp has `M` times 16 outputs of a group, and [`columns`] times 8 of its taps' channels.
+/// A warp has `M` times 16 outputs of a group, and up to [`columns`] times 8 of its taps' channels.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and the bytes of dynamic shared memory that [`WeightsMmaPlan::memory`] says; the grid has one axis, of
 /// `of.slices · of.columns · rows` blocks for each part, of which there are no more than tiles. `x` and `gradient` lie within their arrays,
 /// and there is an image, a place, a tap, a channel and an output; `sums` has the sums of all parts. Tiles and patches are of the shape, as
-/// [`convolve_mma`](super::convolve_mma()) says. Where `M` is 1, `of.groups` is as many as a block has warps, `of.columns` and `rows` are 1,
-/// and groups have no more outputs and columns than a warp; else `of.groups` is 1. `merged` divides the outputs of a group of the shape, whose
+/// [`convolve_mma`](super::convolve_mma()) says. `of.groups` is 1, or, where `M` is, as many as a block has warps; then `of.columns` and
+/// `rows` are 1, and groups have no more outputs and columns than a warp. `units` is at most [`columns`]`(M)`. `merged` divides the outputs of a group of the shape, whose
 /// channels are as many times `channels`. Where `wide` is not 0, `gradient` is aligned to 16
 /// bytes, and so is each block's part of a place's outputs.
-#[kernel(T = [bf16, f16], M = [1, 4], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
+#[kernel(T = [bf16, f16], M = [1, 2, 4], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
 pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
     x: &[T],
     gradient: &[T],
@@ -90,9 +99,9 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
     let parts = divide(thread::grid_dim_x() as usize, beside).0;
     let warp = thread::thread_idx_x() / 32;
     let group = slice as u32 * of.groups;
-    let (of_warp, column) = match M {
-        1 => (group + warp, 0),
-        _ => (group, (column as u32 * WARPS as u32 + warp) * 8 * columns(M) as u32),
+    let (of_warp, column) = match of.groups {
+        1 => (group, (column as u32 * WARPS as u32 + warp) * 8 * plan.units),
+        _ => (group + warp, 0),
     };
     let memory = cuda_std::shared::dynamic::<u8>();
     let [of_table, of_gradient, of_patch, end] = plan.memory();
@@ -106,7 +115,8 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
         wide: plan.wide != 0,
         merged: plan.merged,
         channels: plan.channels,
-        row: row as u32 * OUTPUTS as u32,
+        row: row as u32 * 16 * M as u32,
+        units: plan.units,
         group: of_warp,
         column,
         places: cut(0, of_table).cast(),
@@ -120,12 +130,12 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
             memory: cut(of_patch, end).cast(),
         },
     };
-    // SAFETY: the kernel's contract. Both kinds of block have their sums in as many registers.
+    // SAFETY: the kernel's contract.
     unsafe {
-        if M == 1 {
-            block.run::<18>(part, parts)
-        } else {
-            block.run::<7>(part, parts)
+        match M {
+            1 => block.run::<{ columns(1) }>(part, parts),
+            2 => block.run::<{ columns(2) }>(part, parts),
+            _ => block.run::<{ columns(4) }>(part, parts),
         }
     };
 }
@@ -138,6 +148,8 @@ struct Block<'a, T, const M: usize> {
     channels: u32,
     /// The first output of the block, in its first group.
     row: u32,
+    /// Units of columns of a warp.
+    units: u32,
     /// The warp's group, and its first column.
     group: u32,
     column: u32,
@@ -271,6 +283,12 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         }
     }
 
+    /// Whether a warp has a unit of that number.
+    #[inline(always)]
+    fn has<const C: usize>(&self, unit: usize) -> bool {
+        unit < C && (unit == 0 || (unit as u32) < self.units)
+    }
+
     /// The fragments of the gradient for the 16 places from `step` on.
     #[inline(always)]
     fn gradients(&self, step: u32) -> [[u32; 4]; M] {
@@ -300,19 +318,22 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             // SAFETY (of all): of the places of a tile, and what taps read from them on, which the patch has.
             let [p, q] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2) as usize) };
             let [r, s] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2 + 8) as usize) };
-            unroll!(3, eight => {
-                unroll!(8, one => {
-                    if 8 * eight + one < C {
-                        let j = (8 * eight + one) % C;
-                        let element = |place: u32| u32::from(unsafe { patch.get_unchecked((2 * place + from[j]) as usize) });
-                        let b = [element(p) | element(q) << 16, element(r) | element(s) << 16];
-                        unroll!(4, i => {
-                            if i < M {
-                                sums[i % M][j] = mma::<T>(a[i % M], b, sums[i % M][j]);
-                            }
-                        });
-                    }
-                });
+            unroll!(5, first => {
+                if self.has::<C>(TOGETHER * first) {
+                    unroll!(4, one => {
+                        if TOGETHER * first + one < C {
+                            let j = (TOGETHER * first + one) % C;
+                            let element =
+                                |place: u32| u32::from(unsafe { patch.get_unchecked((2 * place + from[j]) as usize) });
+                            let b = [element(p) | element(q) << 16, element(r) | element(s) << 16];
+                            unroll!(4, i => {
+                                if i < M {
+                                    sums[i % M][j] = mma::<T>(a[i % M], b, sums[i % M][j]);
+                                }
+                            });
+                        }
+                    });
+                }
             });
             step += STEP as u32;
         }
@@ -327,22 +348,24 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             let a = self.gradients(step);
             // SAFETY (of both): a place of the tile, and eight channels of what a tap reads from it on, at a multiple of 16 bytes.
             let place = unsafe { self.places.get_unchecked((step + lane % 16) as usize) };
-            unroll!(3, eight => {
-                unroll!(4, two => {
-                    if 8 * eight + 2 * two < C {
-                        let j = (8 * eight + 2 * two) % C;
-                        let at = 4 * place + 2 * from[j];
-                        let [p, q, r, s] = unsafe { matrix::ldmatrix_x4_trans(self.patch.memory, at) };
-                        unroll!(4, i => {
-                            if i < M {
-                                sums[i % M][j] = mma::<T>(a[i % M], [p, q], sums[i % M][j]);
-                                if j + 1 < C {
-                                    sums[i % M][(j + 1) % C] = mma::<T>(a[i % M], [r, s], sums[i % M][(j + 1) % C]);
+            unroll!(5, first => {
+                if self.has::<C>(TOGETHER * first) {
+                    unroll!(2, two => {
+                        if TOGETHER * first + 2 * two < C {
+                            let j = (TOGETHER * first + 2 * two) % C;
+                            let at = 4 * place + 2 * from[j];
+                            let [p, q, r, s] = unsafe { matrix::ldmatrix_x4_trans(self.patch.memory, at) };
+                            unroll!(4, i => {
+                                if i < M {
+                                    sums[i % M][j] = mma::<T>(a[i % M], [p, q], sums[i % M][j]);
+                                    if j + 1 < C {
+                                        sums[i % M][(j + 1) % C] = mma::<T>(a[i % M], [r, s], sums[i % M][(j + 1) % C]);
+                                    }
                                 }
-                            }
-                        });
-                    }
-                });
+                            });
+                        }
+                    });
+                }
             });
             step += STEP as u32;
         }
@@ -376,7 +399,8 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             unroll!(8, one => {
                 let j = (8 * eight + one) % C;
                 let pair = self.patch.pair((self.column + 8 * j as u32) / 2 + lane % 4);
-                if 8 * eight + one < C && let Some(pair) = pair {
+                let is_of_warp = 8 * eight + one < C && (j as u32) < self.units;
+                if is_of_warp && let Some(pair) = pair {
                     let two = pair.channel + 1 < shape.channels;
                     unroll!(4, i => {
                         unroll!(2, h => {
