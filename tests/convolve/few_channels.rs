@@ -27,6 +27,9 @@ fn few_channels<T: Convolve + FloatNumber>() {
     case([9, 10], [72, 2], [2, 3]).stride([1, 2]).check::<T>();
     case([6, 19], [32, 32], [3, 3]).padding([1, 1]).check::<T>();
     case([5, 6], [2, 136], [5, 1]).padding([2, 0]).check::<T>();
+    // More columns of the weights' gradient than a block has.
+    case([5, 6], [72, 3], [3, 3]).padding([1, 1]).check::<T>();
+    case([4, 5, 6], [32, 20], [3, 3, 3]).padding([1, 1, 1]).check::<T>();
     // One tap, which is no product where there is padding, or few outputs.
     case([6, 7], [16, 8], [1, 1]).padding([1, 0]).check::<T>();
     case([6, 7], [16, 3], [1, 1]).check::<T>();
