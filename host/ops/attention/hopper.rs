@@ -104,8 +104,8 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     Ok(())
 }
 
-/// How long a block with so many consumers takes for a tile, and for each tile of keys that it sees: twentieths of a microsecond of an H200. Blocks
-/// with more consumers take longer, for more queries.
+/// How long a block with so many consumers takes for a tile, and for each tile of keys that it sees: twentieths of a
+/// microsecond of an H200. Blocks with more consumers take longer, for more queries.
 const fn cost(registers: usize, consumers: usize) -> [u64; 2] {
     match (registers, consumers) {
         (D64, 1) => [11, 17],
