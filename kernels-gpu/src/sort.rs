@@ -232,12 +232,7 @@ impl Counters {
     /// All lanes of the warp call it.
     #[inline(always)]
     fn count(self, digit: u32) -> u32 {
-        let mut same = FULL_MASK;
-        for bit in 0..DIGIT_BITS {
-            let is_set = digit >> bit & 1 != 0;
-            let lanes = warp::ballot(FULL_MASK, is_set);
-            same &= if is_set { lanes } else { !lanes };
-        }
+        let same = warp::match_any_bits::<DIGIT_BITS>(FULL_MASK, digit);
         let at = self.first + digit as usize % DIGITS;
         // SAFETY: a warp has a counter for each digit.
         let before = unsafe { self.all.get_unchecked(at) };

@@ -351,6 +351,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match bytes {
+            1 => to.write(from.read()),
             4 => to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read()),
             8 => to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read()),
             _ => ptr::copy_nonoverlapping(from, to, bytes),

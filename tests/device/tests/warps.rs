@@ -52,7 +52,7 @@ fn lanes_vote() {
     let device = device();
     let warps: [fn(usize) -> i32; 4] = [|_| 1, |_| -1, |lane| lane as i32 % 3 - 1, |lane| lane as i32 - 5];
     let x: Vec<i32> = (0..THREADS).map(|i| warps[i / 32](i % 32)).collect();
-    let mut out = zeros::<u32>(&device, 5 * THREADS);
+    let mut out = zeros::<u32>(&device, 6 * THREADS);
     let x_device = upload(&device, &x);
     device
         .default_stream()
@@ -70,6 +70,7 @@ fn lanes_vote() {
         .chain(ballots.map(|ballot| (ballot != 0) as u32))
         .chain((0..THREADS).map(|i| mask(i, &|other| other == x[i])))
         .chain((0..THREADS).map(|i| i as u32 % 32))
+        .chain((0..THREADS).map(|i| mask(i, &|other| other & 7 == x[i] & 7)))
         .collect();
     assert_eq!(download(&out), expected);
 }

@@ -259,6 +259,18 @@ pub fn match_any(mask: u32, value: u64) -> u32 {
     unsafe { match_any_sync(mask, value) }
 }
 
+/// Not by `match.any`, which takes three times as long in a sort's counts of digits.
+#[inline(always)]
+pub fn match_any_bits<const BITS: u32>(mask: u32, value: u32) -> u32 {
+    let mut same = mask;
+    for bit in 0..BITS {
+        let is_set = value >> bit & 1 != 0;
+        let lanes = ballot(mask, is_set);
+        same &= if is_set { lanes } else { !lanes };
+    }
+    same
+}
+
 /// Prints `bytes`, text that ends in a zero byte.
 pub fn print_line(bytes: &[u8], _len: usize) {
     let arguments = bytes.as_ptr();

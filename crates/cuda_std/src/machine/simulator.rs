@@ -157,17 +157,17 @@ fn shuffle_bytes(mode: Shuffle, mask: u32, value: &[u8], argument: u32, moved: &
 
 #[track_caller]
 pub fn ballot(mask: u32, predicate: bool) -> u32 {
-    lanes_with(cuda_sim::exchange("ballot", mask, u64::from(predicate)), 1)
+    lanes_with(cuda_sim::exchange("ballot", mask, predicate), true)
 }
 
 #[track_caller]
 pub fn vote_all(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("all", mask, u64::from(predicate)), 1) == mask
+    lanes_with(cuda_sim::exchange("all", mask, predicate), true) == mask
 }
 
 #[track_caller]
 pub fn vote_any(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("any", mask, u64::from(predicate)), 1) != 0
+    lanes_with(cuda_sim::exchange("any", mask, predicate), true) != 0
 }
 
 #[track_caller]
@@ -175,8 +175,20 @@ pub fn match_any(mask: u32, value: u64) -> u32 {
     lanes_with(cuda_sim::exchange("match_any", mask, value), value)
 }
 
+#[inline(always)]
+#[track_caller]
+pub fn match_any_bits<const BITS: u32>(mask: u32, value: u32) -> u32 {
+    match_bits(mask, value & u32::MAX.unbounded_shr(u32::BITS - BITS))
+}
+
+/// Compiled here, as the others are, and not where it is called.
+#[track_caller]
+fn match_bits(mask: u32, bits: u32) -> u32 {
+    lanes_with(cuda_sim::exchange("match_any_bits", mask, bits), bits)
+}
+
 /// The mask of the lanes that deposited `value`.
-fn lanes_with(lanes: cuda_sim::Lanes, value: u64) -> u32 {
+fn lanes_with<T: Copy + PartialEq>(lanes: cuda_sim::Lanes<T>, value: T) -> u32 {
     (0..32)
         .filter(|&lane| lanes.get(lane) == Some(value))
         .fold(0, |mask, lane| mask | 1 << lane)

@@ -22,7 +22,7 @@ pub fn shuffles<T: Pod>(x: &[T], argument: u32, out: SliceMut<'_, T>) {
     out.set(3 * n + i, warp::shuffle_xor(FULL_MASK, x[i], argument));
 }
 
-/// For each lane: ballot, all, any (of `x > 0`), match_any (of `x`), and the lane's number.
+/// For each lane: ballot, all, any (of `x > 0`), match_any (of `x`), the lane's number, and match_any_bits (of `x`, 3 bits).
 #[kernel]
 pub fn votes(x: &[i32], out: SliceMut<'_, u32>) {
     let i = thread::index_1d();
@@ -33,6 +33,7 @@ pub fn votes(x: &[i32], out: SliceMut<'_, u32>) {
     out.set(2 * n + i, warp::any(FULL_MASK, positive) as u32);
     out.set(3 * n + i, warp::match_any(FULL_MASK, x[i] as u64));
     out.set(4 * n + i, warp::lane_id());
+    out.set(5 * n + i, warp::match_any_bits::<3>(FULL_MASK, x[i] as u32));
 }
 
 /// The even and the odd lanes exchange among themselves, in different branches.
