@@ -284,9 +284,9 @@ where
             }
             let mut sums = Sums::NONE;
             let (values, weights) = self.values(
-                &queries,
-                scores,
-                (&told, told.row + consumer * CONSUMER_ROWS as u32),
+                (&queries, scores),
+                (&told.sequence, told.row + consumer * CONSUMER_ROWS as u32),
+                (told.first, told.tiles),
                 factor,
                 (&mut of_k, &mut of_v),
                 &mut sums,
@@ -417,16 +417,15 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn values(
         &self,
-        queries: &Queries<T>,
-        mut scores: Accumulator<SCORES>,
-        (told, row): (&Told, u32),
+        (queries, mut scores): (&Queries<T>, Accumulator<SCORES>),
+        (sequence, row): (&Sequence, u32),
+        (first, tiles): (u32, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
     ) -> (Accumulator<R>, Weights<T>) {
         let leads = thread::thread_idx_x().is_multiple_of(128);
-        let (sequence, first) = (&told.sequence, told.first);
-        let mut left = told.tiles - 1;
+        let mut left = tiles - 1;
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         self.add_bias(&mut scores, *of_k);
@@ -499,6 +498,17 @@ where
     /// The queries of a consumer in a stage, which is full: if they are in registers then, the stage is free. For all of its threads.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn queries(&self, consumer: u32, stage: u32) -> Queries<T> {
+        let queries = self.queries_in_stage(consumer, stage);
+        if Self::FROM_REGISTERS {
+            have_read();
+            self.free(Ring::Queries(consumer), stage).arrive();
+        }
+        queries
+    }
+
+    /// They, as they lie in the stage or as they have been loaded from there. For all of the consumer's threads.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn queries_in_stage(&self, consumer: u32, stage: u32) -> Queries<T> {
         // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
         let lies = self.stage(Ring::Queries(consumer), warp::uniform(stage));
         let thread = thread::thread_idx_x() % 128;
@@ -528,10 +538,6 @@ where
         };
         // Loaded here, and neither behind the arrival at the barrier nor behind the opening of a batch.
         queries.keep();
-        if Self::FROM_REGISTERS {
-            have_read();
-            self.free(Ring::Queries(consumer), stage).arrive();
-        }
         queries
     }
 
