@@ -3,6 +3,8 @@
 
 mod few_channels;
 
+use std::any::TypeId;
+
 use crate::common::*;
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::RngExt;
@@ -171,8 +173,30 @@ impl Case {
 
     /// Checks the result and both gradients on all devices.
     fn check<T: Convolve + FloatNumber>(self) {
+        self.check_on::<T>(devices::<T>());
+    }
+
+    /// Checks `bf16` on all devices, and `f16` on those with tensor cores, whose instructions are others for each. Without, the
+    /// two differ by how a number is converted, which the cases show that each type has on all devices.
+    fn check_16_bits<T: Convolve + FloatNumber>(self) {
+        if TypeId::of::<T>() == TypeId::of::<bf16>() {
+            self.check::<T>();
+        } else {
+            self.check_of_tensor_cores::<T>();
+        }
+    }
+
+    /// Checks on those with tensor cores.
+    fn check_of_tensor_cores<T: Convolve + FloatNumber>(self) {
+        let mut devices = devices::<T>();
+        devices.retain(|device| device.properties().tensor_cores.is_some());
+        self.check_on::<T>(devices);
+    }
+
+    fn check_on<T: Convolve + FloatNumber>(self, devices: Vec<Device>) {
+        assert!(!devices.is_empty(), "{self:?}: no device");
         let operands = self.operands::<T>();
-        for device in devices::<T>() {
+        for device in devices {
             let got = self.run(&device, &operands);
             self.compare(&operands, &got);
         }
@@ -375,27 +399,30 @@ for_types!(one_tap: f32 f64 bf16);
 /// Channels and outputs enough for Hopper's tensor cores: several steps of a tap, tiles of each width, all axes, taps that read beyond
 /// the ends, and gradients that are written to every other place.
 fn many_channels<T: Convolve + FloatNumber>() {
-    case([9], [64, 16], [3]).padding([1]).check::<T>();
-    case([5, 6], [40, 72], [3, 3]).padding([1, 1]).images(3).check::<T>();
-    case([3, 3, 3], [64, 16], [2, 1, 2]).check::<T>();
-    case([7, 6], [72, 136], [1, 2]).dilation([1, 2]).check::<T>();
+    case([9], [64, 16], [3]).padding([1]).check_16_bits::<T>();
+    case([5, 6], [40, 72], [3, 3])
+        .padding([1, 1])
+        .images(3)
+        .check_16_bits::<T>();
+    case([3, 3, 3], [64, 16], [2, 1, 2]).check_16_bits::<T>();
+    case([7, 6], [72, 136], [1, 2]).dilation([1, 2]).check_16_bits::<T>();
     case([7, 6], [48, 48], [3, 3])
         .stride([2, 2])
         .padding([1, 1])
-        .check::<T>();
-    case([6], [64, 16], [3]).padding([5]).check::<T>();
+        .check_16_bits::<T>();
+    case([6], [64, 16], [3]).padding([5]).check_16_bits::<T>();
     // With strides: tiles that are shorter for it, and one that is too long for a tensor map.
     case([9, 10], [40, 72], [3, 2])
         .stride([1, 2])
         .padding([1, 1])
         .images(2)
-        .check::<T>();
-    case([200], [64, 16], [3]).stride([3]).padding([2]).check::<T>();
+        .check_16_bits::<T>();
+    case([200], [64, 16], [3]).stride([3]).padding([2]).check_16_bits::<T>();
     case([5, 4, 6], [40, 16], [2, 1, 3])
         .stride([2, 2, 4])
         .dilation([1, 1, 2])
-        .check::<T>();
-    case([30], [40, 16], [2]).stride([9]).check::<T>();
+        .check_16_bits::<T>();
+    case([30], [40, 16], [2]).stride([9]).check_16_bits::<T>();
 }
 
 for_types!(many_channels: f16 bf16);
@@ -404,23 +431,23 @@ for_types!(many_channels: f16 bf16);
 /// places along each axis, with steps and dilation; more places than one part has; and what goes another way: outputs that are no multiple
 /// of 8, one tap of each place, and too few channels.
 fn gradients_of_many_channels<T: Convolve + FloatNumber>() {
-    case([70], [64, 16], [1]).stride([2]).images(5).check::<T>();
-    case([6, 5], [136, 264], [2, 3]).padding([1, 2]).check::<T>();
+    case([70], [64, 16], [1]).stride([2]).images(5).check_16_bits::<T>();
+    case([6, 5], [136, 264], [2, 3]).padding([1, 2]).check_16_bits::<T>();
     case([17, 9], [40, 40], [5, 1])
         .dilation([3, 1])
         .padding([6, 0])
         .stride([1, 3])
         .images(7)
-        .check::<T>();
+        .check_16_bits::<T>();
     case([5, 9, 6], [72, 16], [3, 1, 2])
         .stride([3, 1, 2])
         .padding([1, 0, 1])
         .images(2)
-        .check::<T>();
-    case([9], [64, 12], [3]).padding([1]).check::<T>();
-    case([9], [16, 64], [3]).padding([1]).images(2).check::<T>();
+        .check_16_bits::<T>();
+    case([9], [64, 12], [3]).padding([1]).check_16_bits::<T>();
+    case([9], [16, 64], [3]).padding([1]).images(2).check_16_bits::<T>();
     // More padding than taps reach: no tap of some places finds any.
-    case([3, 4], [64, 16], [2, 2]).padding([4, 5]).check::<T>();
+    case([3, 4], [64, 16], [2, 2]).padding([4, 5]).check_16_bits::<T>();
 }
 
 for_types!(gradients_of_many_channels: f16 bf16);

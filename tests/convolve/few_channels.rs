@@ -10,29 +10,40 @@ fn few_channels<T: Convolve + FloatNumber>() {
         .stride([2, 2])
         .padding([1, 1])
         .images(3)
-        .check::<T>();
+        .check_16_bits::<T>();
     case([20, 17], [3, 64], [7, 7])
         .stride([2, 2])
         .padding([3, 3])
-        .check::<T>();
-    case([12, 13], [1, 32], [3, 3]).padding([1, 1]).images(2).check::<T>();
-    case([300], [1, 9], [10]).stride([5]).check::<T>();
-    case([140], [5, 12], [3]).dilation([2]).padding([2]).check::<T>();
+        .check_16_bits::<T>();
+    case([12, 13], [1, 32], [3, 3])
+        .padding([1, 1])
+        .images(2)
+        .check_16_bits::<T>();
+    case([300], [1, 9], [10]).stride([5]).check_16_bits::<T>();
+    case([140], [5, 12], [3])
+        .dilation([2])
+        .padding([2])
+        .check_16_bits::<T>();
     case([4, 9, 10], [3, 72], [3, 2, 2])
         .stride([1, 2, 2])
         .padding([1, 1, 0])
         .images(2)
-        .check::<T>();
-    case([9, 10], [24, 3], [3, 3]).padding([1, 1]).images(2).check::<T>();
-    case([9, 10], [72, 2], [2, 3]).stride([1, 2]).check::<T>();
-    case([6, 19], [32, 32], [3, 3]).padding([1, 1]).check::<T>();
-    case([5, 6], [2, 136], [5, 1]).padding([2, 0]).check::<T>();
+        .check_16_bits::<T>();
+    case([9, 10], [24, 3], [3, 3])
+        .padding([1, 1])
+        .images(2)
+        .check_16_bits::<T>();
+    case([9, 10], [72, 2], [2, 3]).stride([1, 2]).check_16_bits::<T>();
+    case([6, 19], [32, 32], [3, 3]).padding([1, 1]).check_16_bits::<T>();
+    case([5, 6], [2, 136], [5, 1]).padding([2, 0]).check_16_bits::<T>();
     // More columns of the weights' gradient than a block has.
-    case([5, 6], [72, 3], [3, 3]).padding([1, 1]).check::<T>();
-    case([4, 5, 6], [32, 20], [3, 3, 3]).padding([1, 1, 1]).check::<T>();
+    case([5, 6], [72, 3], [3, 3]).padding([1, 1]).check_16_bits::<T>();
+    case([4, 5, 6], [32, 20], [3, 3, 3])
+        .padding([1, 1, 1])
+        .check_16_bits::<T>();
     // One tap, which is no product where there is padding, or few outputs.
-    case([6, 7], [16, 8], [1, 1]).padding([1, 0]).check::<T>();
-    case([6, 7], [16, 3], [1, 1]).check::<T>();
+    case([6, 7], [16, 8], [1, 1]).padding([1, 0]).check_16_bits::<T>();
+    case([6, 7], [16, 3], [1, 1]).check_16_bits::<T>();
 }
 
 for_types!(few_channels: f16 bf16);
@@ -53,21 +64,20 @@ fn small_groups<T: Convolve + FloatNumber>() {
             .groups(groups)
             .padding([1, 1])
             .images(2)
-            .check::<T>();
+            .check_16_bits::<T>();
     }
     case([9, 8], [32, 32], [3, 3])
         .groups(4)
         .stride([2, 2])
         .padding([1, 1])
-        .check::<T>();
-    case([5, 5, 6], [16, 32], [2, 2, 3]).groups(4).check::<T>();
+        .check_16_bits::<T>();
+    case([5, 5, 6], [16, 32], [2, 2, 3]).groups(4).check_16_bits::<T>();
 }
 
 for_types!(small_groups: f16 bf16);
 
-/// Groups of 4, 8 and 16 channels and as many outputs, which have a kernel of their own: several items and slices of blocks, taps that fill
-/// their last step and do not, strides, dilation, one axis and three; and the gradients of weights of several groups to a warp, of as many
-/// outputs or others.
+/// Groups of 4, 8 and 16 channels and as many outputs, which have a kernel of their own: several items and slices of blocks, and the
+/// gradients of weights of several groups to a warp, of as many outputs or others.
 fn groups_of_few_channels<T: Convolve + FloatNumber>() {
     for (groups, channels, outputs) in [
         (4, 4, 4),
@@ -85,29 +95,41 @@ fn groups_of_few_channels<T: Convolve + FloatNumber>() {
             .groups(groups)
             .padding([1, 1])
             .images(2)
-            .check::<T>();
+            .check_of_tensor_cores::<T>();
     }
+}
+
+for_types!(groups_of_few_channels: f16 bf16);
+
+/// Of that kernel, which is one for both types but for the product's instruction: taps that fill their last step and do not, strides,
+/// dilation, one axis and three.
+#[test]
+fn places_of_groups_of_few_channels() {
     for channels in [4, 8, 16] {
         let groups = 64 / channels;
         let case = |places: [usize; 2], taps: [usize; 2]| case(places, [64, 64], taps).groups(groups);
-        case([6, 7], [1, 1]).check::<T>();
-        case([6, 18], [2, 2]).padding([1, 0]).check::<T>();
-        case([9, 10], [5, 5]).padding([2, 2]).check::<T>();
+        case([6, 7], [1, 1]).check_of_tensor_cores::<bf16>();
+        case([6, 18], [2, 2]).padding([1, 0]).check_of_tensor_cores::<bf16>();
+        case([9, 10], [5, 5]).padding([2, 2]).check_of_tensor_cores::<bf16>();
         case([9, 17], [3, 3])
             .stride([2, 2])
             .padding([1, 1])
             .images(3)
-            .check::<T>();
-        case([9, 8], [3, 2]).dilation([2, 3]).padding([0, 2]).check::<T>();
+            .check_of_tensor_cores::<bf16>();
+        case([9, 8], [3, 2])
+            .dilation([2, 3])
+            .padding([0, 2])
+            .check_of_tensor_cores::<bf16>();
     }
-    case([150], [32, 32], [3]).groups(4).padding([1]).check::<T>();
+    case([150], [32, 32], [3])
+        .groups(4)
+        .padding([1])
+        .check_of_tensor_cores::<bf16>();
     case([4, 5, 6], [32, 32], [2, 3, 2])
         .groups(8)
         .padding([1, 1, 0])
-        .check::<T>();
+        .check_of_tensor_cores::<bf16>();
 }
-
-for_types!(groups_of_few_channels: f16 bf16);
 
 /// More tiles than blocks and parts, so that each block has several, the last of which are not whole.
 #[test]
