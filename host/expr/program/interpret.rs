@@ -277,6 +277,18 @@ impl Job {
         self.for_runs(first, len, |coordinates, run| {
             let steps = coordinates.iter().zip(strides);
             let offset: isize = steps.map(|(&at, &stride)| at as isize * stride).sum();
+            if step == bytes as isize {
+                let from = base.wrapping_offset(offset * step);
+                for k in 0..run {
+                    cuda_sim::load(from.addr() + k * bytes, bytes, 0);
+                }
+                // SAFETY: as many elements of the input, side by side, and room for them.
+                unsafe {
+                    to.copy_from_nonoverlapping(from, run * bytes);
+                    to = to.add(run * bytes);
+                }
+                return;
+            }
             for k in 0..run as isize {
                 let from = base.wrapping_offset(offset * bytes as isize + k * step);
                 cuda_sim::load(from.addr(), bytes, 0);
@@ -442,9 +454,15 @@ impl<'a> Folding<'a> {
 /// There is room for them at `to`.
 unsafe fn fill(bits: u64, bytes: usize, len: usize, to: *mut u8) {
     let number = bits.to_le_bytes();
-    for k in 0..len {
-        // SAFETY: there is room for it.
-        unsafe { to.add(k * bytes).copy_from_nonoverlapping(number.as_ptr(), bytes) };
+    let (mut done, all) = (bytes.min(len * bytes), len * bytes);
+    // SAFETY: there is room for it.
+    unsafe { to.copy_from_nonoverlapping(number.as_ptr(), done) };
+    // What is there once more, until there is all.
+    while done < all {
+        let more = done.min(all - done);
+        // SAFETY: there is room for all of it, behind what is copied.
+        unsafe { to.add(done).copy_from_nonoverlapping(to, more) };
+        done += more;
     }
 }
 
