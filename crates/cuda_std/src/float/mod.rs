@@ -20,7 +20,9 @@
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
 /// Implements the methods that do not differ between f32 and f64 but for their `machine`, and the
-/// one-argument ones by naming their functions.
+/// one-argument ones by naming their functions. On the host a build with debug assertions compiles its kernels without optimisation
+/// as a rule, and this crate, in this workspace, with it: there each is a function of this crate, and none that the kernel's crate
+/// compiles once more because it is short.
 macro_rules! impl_float {
     ($float:ty, machine $machine:ident, $($method:ident => $function:path),+ $(,)?) => {
         impl Sealed for $float {}
@@ -46,48 +48,58 @@ macro_rules! impl_float {
                 maximum_number => $machine::maximum_number,
             );
 
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn from_f64(x: f64) -> Self {
                 x as $float
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn sin_cos(self) -> (Self, Self) {
                 sin_cos(self)
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn powi(self, n: i32) -> Self {
                 powi(self, n)
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn mul_add(self, a: Self, b: Self) -> Self {
                 $machine::fma(self, a, b)
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn recip(self) -> Self {
                 1.0 / self
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn abs(self) -> Self {
                 <$float>::abs(self)
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn copysign(self, sign: Self) -> Self {
                 <$float>::copysign(self, sign)
             }
-            #[inline]
+            #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+            #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
             fn is_nan(self) -> bool {
                 <$float>::is_nan(self)
             }
         }
     };
     (@unary $($method:ident => $function:path),+ $(,)?) => {$(
-        #[inline]
+        #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+        #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
         fn $method(self) -> Self {
             $function(self)
         }
     )+};
     (@binary $($method:ident => $function:path),+ $(,)?) => {$(
-        #[inline]
+        #[cfg_attr(any(not(debug_assertions), target_arch = "nvptx64"), inline)]
+        #[cfg_attr(all(debug_assertions, not(target_arch = "nvptx64")), inline(never))]
         fn $method(self, other: Self) -> Self {
             $function(self, other)
         }
