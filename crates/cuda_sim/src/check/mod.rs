@@ -35,6 +35,7 @@ pub(crate) use kinds::Bytes;
 pub use kinds::{Atomic, Kind, Scope, Space};
 use report::raise;
 pub(crate) use report::report_end;
+pub(crate) use shadow::ByAddress;
 
 /// Checks an access by the running thread, where a problem is its fault, and counts it.
 #[cold]

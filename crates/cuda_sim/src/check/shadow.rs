@@ -79,12 +79,12 @@ impl Default for Shadow {
     }
 }
 
-/// What addresses, numbers of blocks and places to meet are looked up by.
-pub(super) type ByAddress = BuildHasherDefault<Multiply>;
+/// What addresses, numbers of blocks, places to meet and places in the source are looked up by.
+pub(crate) type ByAddress = BuildHasherDefault<Multiply>;
 
 /// They are spread well enough by a multiplication.
 #[derive(Default)]
-pub(super) struct Multiply(u64);
+pub(crate) struct Multiply(u64);
 
 impl Hasher for Multiply {
     fn write(&mut self, bytes: &[u8]) {

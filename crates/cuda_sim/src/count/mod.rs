@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use counters::{Counts, LaunchCounters, LineCounters, Operands, Operation};
 pub use steps::Step;
 
-use crate::check::{Bytes, Space, Who};
+use crate::check::{ByAddress, Bytes, Space, Who};
 use crate::config::LaunchConfig;
 use crate::context::Context;
 use crate::error::Call;
@@ -76,10 +76,10 @@ struct Open {
 
 #[derive(Default)]
 struct State {
-    sites: HashMap<Site, usize>,
+    sites: HashMap<Site, usize, ByAddress>,
     totals: Vec<(&'static Location<'static>, Site, Counts)>,
     /// By block, warp and site.
-    open: HashMap<u64, HashMap<(u32, usize), Open>>,
+    open: HashMap<u64, HashMap<(u32, usize), Open, ByAddress>, ByAddress>,
     touched: Touched,
     products: BTreeMap<Operands, u64>,
     steps: Vec<Step>,

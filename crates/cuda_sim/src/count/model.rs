@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::counters::SECTOR;
 use super::{Counts, Operation, Request};
-use crate::check::Space;
+use crate::check::{ByAddress, Space};
 
 /// Words that shared memory gives in one round, each from a bank of its own.
 const BANKS: usize = 32;
@@ -102,7 +102,7 @@ fn most_of_a_bank(request: &Request, lanes: Range<u32>, width: usize) -> u64 {
 
 /// Sectors that a launch has read and written: by number divided by 128, a bit for each of so many.
 #[derive(Default)]
-pub(super) struct Touched(HashMap<usize, [u128; 2]>);
+pub(super) struct Touched(HashMap<usize, [u128; 2], ByAddress>);
 
 impl Touched {
     pub(super) fn enter(&mut self, request: &Request, operation: Operation) {
