@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention and its gradients.
 
-use ndarray::{Array1, Ix1, Ix4};
+use ndarray::{Array1, Ix1, Ix3, Ix4};
 use warpsmith::ops::{Attend, Attention};
-use warpsmith::{DeviceArray, bf16, f16};
+use warpsmith::{Checks, Device, DeviceArray, Simulation, bf16, f16};
 
-use super::{AMPERE, HOPPER, Run, Value, each_type};
+use super::{AMPERE, HOPPER, Run, Value, each_type, in_order};
 
 /// Queries, keys and values, with one head of keys.
 struct Operands<T> {
@@ -37,6 +37,30 @@ impl<T: Value + Attend> Operands<T> {
         run.array((1, 1, of(of_queries, queries), of(of_keys, keys)))
     }
 
+    /// The results and sums that gradients begin with, which the same GPU computes without checks: what gives them is a family
+    /// of its own.
+    fn results(&self, run: &Run, bias: Option<&DeviceArray<T, Ix4>>) -> (DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>) {
+        let device = Device::simulated_as(Simulation {
+            checks: Checks::NONE,
+            counting: false,
+            ..in_order(run.generation())
+        });
+        let stream = device.default_stream();
+        let there = |x: &DeviceArray<T, Ix4>| run.ok(x.to_device(stream));
+        let lengths = self.lengths.as_ref().map(|lengths| run.ok(lengths.to_device(stream)));
+        let (q, k, v) = (there(&self.q), there(&self.k), there(&self.v));
+        let (operands, bias) = (Self { q, k, v, lengths }, bias.map(there));
+        let attention = operands.attention();
+        let (out, log_sums) = run.ok(match &bias {
+            Some(bias) => attention.bias(bias).compute_with_log_sum_exp(),
+            None => attention.compute_with_log_sum_exp(),
+        });
+        (
+            run.ok(out.to_device(run.stream())),
+            run.ok(log_sums.to_device(run.stream())),
+        )
+    }
+
     fn attention(&self) -> Attention<'_, T> {
         let attention = self.q.attention(&self.k, &self.v).causal();
         match &self.lengths {
@@ -53,6 +77,19 @@ fn compute<T: Value + Attend>(run: &mut Run, heads: usize, shape: [usize; 3], le
     run.keep(Ok(log_sums));
 }
 
+/// With a bias that has an element for each query, and for each key, or not.
+fn compute_with_bias<T: Value + Attend>(
+    run: &mut Run,
+    heads: usize,
+    shape: [usize; 3],
+    length: Option<usize>,
+    axes: [bool; 2],
+) {
+    let operands = Operands::<T>::new(run, heads, shape, length);
+    let bias = operands.bias(run, axes);
+    run.keep(operands.attention().bias(&bias).compute());
+}
+
 pub(super) fn attentions(run: &mut Run) {
     match run.generation() {
         HOPPER => {
@@ -60,9 +97,18 @@ pub(super) fn attentions(run: &mut Run) {
             // So many heads that a block has more tiles than there are stages. Both types have one code.
             compute::<f16>(run, 5, [16, 16, 64], None);
             compute::<bf16>(run, 5, [16, 16, 128], None);
+            // Three tiles of keys.
+            compute::<bf16>(run, 1, [20, 280, 128], None);
         }
         AMPERE => each_type!(run, few_queries_on_ampere: f16 bf16),
-        _ => each_type!(run, on_ordinary_cores: f32 f16 bf16),
+        _ => {
+            each_type!(run, on_ordinary_cores: f32 f16 bf16);
+            for axes in [[true, true], [false, true], [true, false]] {
+                let shape = [16 + run.len(60), run.len(70), 8];
+                let length = run.len(shape[1]);
+                compute_with_bias::<f32>(run, 2, shape, Some(length), axes);
+            }
+        }
     }
 }
 
@@ -95,9 +141,7 @@ fn on_hopper<T: Value + Attend>(run: &mut Run) {
         let shape = [16 + run.len(40), run.len(40), dim];
         compute::<T>(run, 4, shape, Some(0));
         let shape = [16 + run.len(40), 100 + run.len(40), dim];
-        let operands = Operands::<T>::new(run, 1, shape, None);
-        let bias = operands.bias(run, [true, true]);
-        run.keep(operands.attention().bias(&bias).compute());
+        compute_with_bias::<T>(run, 1, shape, None, [true, true]);
     }
 }
 
@@ -156,7 +200,7 @@ fn gradients_of_many_tiles(run: &mut Run) {
 
 fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Option<usize>) {
     let operands = Operands::<T>::new(run, 1, shape, length);
-    let (out, log_sums) = run.ok(operands.attention().compute_with_log_sum_exp());
+    let (out, log_sums) = operands.results(run, None);
     let gradient = run.array::<T, _>(out.raw_dim());
     for gradient in run.ok(operands.attention().gradients(&out, &log_sums, &gradient)) {
         run.keep(Ok(gradient));
@@ -174,7 +218,7 @@ fn differentiate_bias<T: Value + Attend>(
     let operands = Operands::<T>::new(run, heads, shape, Some(length));
     let bias = operands.bias(run, axes);
     let attention = || operands.attention().bias(&bias);
-    let (out, log_sums) = run.ok(attention().compute_with_log_sum_exp());
+    let (out, log_sums) = operands.results(run, Some(&bias));
     let gradient = run.array::<T, _>(out.raw_dim());
     for gradient in run.ok(attention().gradients(&out, &log_sums, &gradient)) {
         run.keep(Ok(gradient));

@@ -114,7 +114,7 @@ fn convolve_on_ampere<T: Value + Convolve>(run: &mut Run) {
     let of_groups = [(64, 64, 16), (32, 32, 4), (32, 32, 2)];
     let others = [(3, 5, 1), (run.len(9), 20, 1), (3, 70, 1), (32, 64, 4)];
     for (channels, outputs, groups) in others.into_iter().chain(of_groups) {
-        let (images, rows, columns) = (1 + run.len(3), 3 + run.len(9), 3 + run.len(30));
+        let (images, rows, columns) = (run.len(3), 3 + run.len(4), 3 + run.len(30));
         let x = run.array::<T, _>((images, rows, columns, channels));
         let weights = run.array::<T, _>((outputs, 3, 3, channels / groups));
         let of = x.convolve(&weights).padding(1).groups(groups);
