@@ -96,7 +96,10 @@ const WORK: &[(&str, Work)] = &[
         let x = ones(stream, 20_000)?;
         assert_eq!((x.sum()?, x.max()?, x.argmin()?), (20_000.0, 1.0, 0));
         assert_eq!(x.variance(0)?, 0.0);
-        let rows = x.into_shape((100, 200))?;
+        Ok(())
+    }),
+    ("reductions along axes", |_, stream| {
+        let rows = ones(stream, 20_000)?.into_shape((100, 200))?;
         assert_eq!(rows.sum_axis(Axis(1))?.to_ndarray()?, Array1::from_elem(100, 200.0));
         assert_eq!(rows.sum_axis(Axis(0))?.to_ndarray()?, Array1::from_elem(200, 100.0));
         Ok(())
@@ -117,6 +120,11 @@ const WORK: &[(&str, Work)] = &[
             Array2::from_elem((30, 30), 20.0)
         );
         assert_eq!(a.matvec(&ones(stream, 30)?)?.sum()?, 600.0);
+        Ok(())
+    }),
+    ("products of matrices of bytes", |_, stream| {
+        let a = ones(stream, 20 * 30)?.into_shape((20, 30))?;
+        let b = ones(stream, 30 * 10)?.into_shape((30, 10))?;
         let (x, y, scale) = (a.cast::<F8E4M3>()?, b.cast::<F8E4M3>()?, ones(stream, 1)?);
         let product: DeviceArray<f32, _> = x.scaled_matmul(&y).scale_b(&scale).compute()?;
         assert_eq!(product.to_ndarray()?, Array2::from_elem((20, 10), 30.0));
