@@ -270,6 +270,9 @@ impl<'a> Checker<'a> {
             copies,
             copy,
         };
+        if places.len() > 1 {
+            shadow.touch(places);
+        }
         let mut access = |place: Bytes| match place.space {
             Space::Global => {
                 self.enter_written(place, kind)?;

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::hint::black_box;
 
 use super::clock::Knowledge;
 use super::copies::{Copies, Copy, Stamp};
@@ -186,6 +187,20 @@ impl Shadow {
         }
     }
 
+    /// Reads what accesses to these places are about to compare with. Of an access in its turn the processor waits for memory, as
+    /// what a block's shadow takes is more than its caches hold; here it asks for all of them at once.
+    pub(super) fn touch(&self, places: &[Bytes]) {
+        let pieces = places.iter().filter_map(|place| {
+            let number = place.address / PAGE;
+            let at = match self.recent[number % RECENT] {
+                (found, at) if found == number => at,
+                _ => *self.places.get(&number)?,
+            };
+            Some(&self.pages[at].pieces[place.address % PAGE / PIECE])
+        });
+        touch(pieces);
+    }
+
     /// Enters an access, and checks it.
     pub(super) fn access(
         &mut self,
@@ -202,12 +217,21 @@ impl Shadow {
                 continue;
             }
             let pieces = self.pieces(at);
+            if len > PIECE {
+                touch(&pieces[at % PAGE / PIECE..(at + len - 1) % PAGE / PIECE + 1]);
+            }
             for (at, len) in parts(at, len, PIECE) {
                 pieces[at % PAGE / PIECE].access(at, len, kind, actor, checks)?;
             }
         }
         Ok(())
     }
+}
+
+/// As [`Shadow::touch`].
+fn touch<'a>(pieces: impl IntoIterator<Item = &'a Piece>) {
+    let newest = pieces.into_iter().map(Piece::newest);
+    black_box(newest.fold(0, |all, newest| all ^ newest));
 }
 
 /// The parts of `len` bytes from `address` on, each within one unit of memory: the addresses and their lengths.
@@ -226,6 +250,13 @@ fn bits(address: usize, len: usize, unit: usize) -> u16 {
 }
 
 impl Piece {
+    /// Something of the newest access and the newest copy that it keeps.
+    fn newest(&self) -> u32 {
+        let access = self.words[0].entries.last().map_or(0, |entry| entry.moment.tick);
+        let copy = self.copies.last().map_or(0, |copy| copy.bytes);
+        access ^ u32::from(copy)
+    }
+
     fn clear(&mut self) {
         self.copies.clear();
         self.latest = Default::default();
