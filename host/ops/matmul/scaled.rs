@@ -295,8 +295,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
         let of = &self.product.shape;
-        // Scales of blocks want the second level of sums.
-        let widths: &[usize] = match self.fast && !self.has_blocks() {
+        let widths: &[usize] = match self.is_fast() {
             true => &[128, 64, 32],
             false => &[64, 32],
         };
@@ -318,6 +317,11 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
                 self.sum_elsewhere(stream, sums)
             }),
         }
+    }
+
+    /// Whether the tensor cores add all of k. Scales of blocks want the second level of sums.
+    fn is_fast(&self) -> bool {
+        self.fast && !self.has_blocks()
     }
 
     fn has_blocks(&self) -> bool {
@@ -396,7 +400,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
 
     /// The scales as the kernels take them.
     fn scales(&self) -> ScaleArgs<'_> {
-        ScaleArgs::new(&self.a_scales, &self.b_scales, &self.product.shape)
+        ScaleArgs::new(&self.a_scales, &self.b_scales, self.is_fast(), &self.product.shape)
     }
 
     /// By products of `f16` on tensor cores, or of `f32`, which have all 8-bit floats: sums in f32, which are then scaled.

@@ -108,14 +108,15 @@ pub(super) struct ScaleArgs<'a> {
 }
 
 impl<'a> ScaleArgs<'a> {
-    /// Those of a batch of products of this shape.
-    pub(super) fn new(a: &'a Option<Scales<'_>>, b: &'a Option<Scales<'_>>, of: &GemmShape) -> Self {
+    /// Those of a batch of products of this shape, whose sums are on one level, or not.
+    pub(super) fn new(a: &'a Option<Scales<'_>>, b: &'a Option<Scales<'_>>, one_level: bool, of: &GemmShape) -> Self {
         let by_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks).into();
         let plan = ScalePlan {
             a: Scales::strides(a),
             b: Scales::strides(b),
             a_by_blocks: by_blocks(a),
             b_by_blocks: by_blocks(b),
+            one_level: one_level.into(),
         };
         let extents = [of.batch, of.m, of.n, of.k];
         debug_assert!(plan.fits(extents, Scales::len(a), Scales::len(b)));
@@ -141,7 +142,7 @@ impl<'a> ScaleArgs<'a> {
             plan: ScalePlan {
                 a: b,
                 b: a,
-                ..ScalePlan::default()
+                ..self.plan
             },
             a: self.b,
             b: self.a,

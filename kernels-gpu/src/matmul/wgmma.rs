@@ -104,13 +104,14 @@ const fn a_bytes(registers: usize) -> usize {
 /// Rows of tiles that numbers go down before they go right.
 const GROUP: u32 = 16;
 
-/// The same of tiles of 64 and 96 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
+/// The same of tiles of 64, 96 and 128 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
 /// are in one part of the GPU (GPC), which seems to ask the cache once for what several of them read at a time: of tiles so narrow, what
 /// is asked for counts, and it is least of parts that are as wide as they are high.
 const fn group(registers: usize, element: usize) -> u32 {
     match (registers, element) {
         (32, 2) => 4,
         (48, 2) => 2,
+        (64, 1) => 4,
         _ => GROUP,
     }
 }

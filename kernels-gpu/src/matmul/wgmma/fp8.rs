@@ -8,8 +8,8 @@
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
 //! The products of the next stage go on meanwhile, in registers of their own. So three sets of sums are in registers, and a
-//! tile has 128 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who
-//! asks for that.
+//! tile has 128 columns at most. Who asks for that has the sums in the tensor cores alone, with the error that comes of it, and
+//! tiles of up to 256 columns.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
 //!
@@ -45,6 +45,8 @@ pub struct ScalePlan {
     pub a_by_blocks: u32,
     /// Whether those of `B` are of blocks of k and of columns (0: of columns).
     pub b_by_blocks: u32,
+    /// Whether Hopper's tensor cores add all of k, whatever the tiles (0: a stage, where [sums are on two levels](is_two_level)).
+    pub one_level: u32,
 }
 
 impl ScalePlan {
@@ -76,7 +78,7 @@ pub const fn is_two_level(registers: usize) -> bool {
 ///
 /// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
 /// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
-/// [are on two levels](is_two_level).
+/// [are on two levels](is_two_level), and the plan does not want them on one.
 #[kernel(
     T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
     T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
@@ -308,7 +310,7 @@ where
                 ..tile
             };
             let bias = self.load_bias(tile, 0, &result);
-            let mut sums = match is_two_level(R) {
+            let mut sums = match is_two_level(R) && scales.plan.one_level == 0 {
                 true if scales.by_blocks() => self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales),
                 true => self.sums_of_stages::<T, U, false>(warp / 4, &mut place, at, scales),
                 false => self.sums::<T, U, KMajor, KMajor>(warp / 4, &mut place),
@@ -448,6 +450,7 @@ mod tests {
             b: [6, 1, 2],
             a_by_blocks: 1,
             b_by_blocks: 1,
+            one_level: 0,
         };
         assert!(blocks.fits(extents, 18, 12));
         assert!(!blocks.fits(extents, 17, 12) && !blocks.fits(extents, 18, 11));
