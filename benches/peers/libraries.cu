@@ -254,10 +254,6 @@ static void products(int side, cublasHandle_t cublas) {
     product<__half>("matmul_f16", "f16", CUDA_R_16F, halves, side, cublas);
     product<__nv_bfloat16>("matmul_bf16", "bf16", CUDA_R_16BF, halves, side, cublas);
     product<float>("matmul_tf32", "tf32", CUDA_R_32F, CUBLAS_TF32_TENSOR_OP_MATH, side, cublas);
-    // Our rows that have the kernels for Ampere run on this GPU are held against what cuBLAS takes for it.
-    product<__half>("matmul_f16_ampere", "f16", CUDA_R_16F, halves, side, cublas);
-    product<__nv_bfloat16>("matmul_bf16_ampere", "bf16", CUDA_R_16BF, halves, side, cublas);
-    product<float>("matmul_tf32_ampere", "tf32", CUDA_R_32F, CUBLAS_TF32_TENSOR_OP_MATH, side, cublas);
 }
 
 // Pictures and matrices: squares of n pixels or elements.

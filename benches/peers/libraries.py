@@ -18,6 +18,7 @@ import cupy as cp
 import cupyx.scipy.ndimage as ndimage
 import torch
 
+import ampere
 import expressions
 import networks
 from measure import bench, parts, rows, wanted
@@ -84,7 +85,7 @@ def squares_of_torch(n):
 def products(side):
     """Of normal numbers, accumulated in f32: tensor cores for f32 as TF32 alone, no sum of a part of k in 16 bits.
 
-    The rows that have our kernels for Ampere run on this GPU are held against what cuBLAS takes for it.
+    The rows that have our kernels for Ampere run on this GPU are held against the fastest of cuBLASLt's kernels for it.
     """
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -96,8 +97,11 @@ def products(side):
             continue
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
-        for row in names:
-            bench(row, "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
+        bench(names[0], "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
+        for row in names[1:]:
+            before_hopper = ampere.fastest(name, a, b, out) if wanted(row) else None
+            if before_hopper is not None:
+                bench(row, "cuBLASLt for 8.0", name, side * side, before_hopper)
         if others:
             x, y = torch.randn(side, device="cuda", dtype=dtype), torch.empty(side, device="cuda", dtype=dtype)
             bench(f"matvec_{name}", "PyTorch", name, side * side, lambda: torch.mv(a, x, out=y))
