@@ -176,7 +176,7 @@ fn launch<K: Kernel<Params = MmaParams<T, C>>, T: Value, C: Value>(
     };
     let blocks = batch * m.div_ceil(rows(columns)) * n.div_ceil(columns);
     let config = LaunchConfig {
-        dynamic_shared: shared_bytes(columns),
+        dynamic_shared: shared_bytes(columns, size_of::<T>()),
         ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
     };
     let (plan, none) = (EpiloguePlan::default(), DeviceArray::<C, _>::zeros(&stream, 0).unwrap());

@@ -230,7 +230,7 @@ fn launch_warps([a, b]: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>, scaling: S
     };
     let blocks = batch * m.div_ceil(SIDE) * n.div_ceil(SIDE);
     let config = LaunchConfig {
-        dynamic_shared: shared_bytes_of::<f64, Narrow>(SIDE),
+        dynamic_shared: shared_bytes_of::<f64, Narrow>(SIDE, size_of::<f64>()),
         ..LaunchConfig::new(blocks as u32, threads_of::<Narrow>(SIDE) as u32)
     };
     let added: Vec<f64> = scaling.added.into_iter().collect();

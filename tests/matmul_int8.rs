@@ -105,6 +105,27 @@ fn tiles_of_all_widths() {
     }
 }
 
+/// By the instructions of a warp: a tile of 64 × 64 for each multiprocessor, and so many that larger ones are done first.
+#[test]
+fn tiles_of_both_sizes() {
+    let device = device().as_ampere().unwrap();
+    let stream = device.default_stream();
+    let multiprocessors = device.properties().multiprocessors as usize;
+    for columns in [64 * multiprocessors - 8, 128 * multiprocessors - 8] {
+        for k in [16, 80, 144] {
+            let (a, b) = (stack((1, 120, k), 7), stack((1, columns, k), 8));
+            let (x, y) = (
+                DeviceArray::from_ndarray(stream, &a).unwrap(),
+                DeviceArray::from_ndarray(stream, &b).unwrap(),
+            );
+            let y = y.view().permuted_axes([0, 2, 1]).unwrap();
+            let product = x.batched_matmul_i32(&y).unwrap().to_ndarray().unwrap();
+            let b = b.view().permuted_axes([0, 2, 1]).to_owned();
+            assert_eq!(product, wanted(&a, &b), "{columns} columns, k {k}");
+        }
+    }
+}
+
 /// Views that begin anywhere and go backwards.
 #[test]
 fn parts_of_matrices() {

@@ -65,8 +65,8 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: Passed<f32>>(
         stream,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), multiprocessors));
-    let config = config::<f32, Ampere>(of, columns);
+    let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), &COLUMNS, multiprocessors));
+    let config = config::<T::Element, f32, Ampere>(of, columns);
     match columns {
         64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>(config, out, finish),
         128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, F>(config, out, finish),
@@ -74,10 +74,10 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: Passed<f32>>(
     }
 }
 
-/// A launch of a block for each tile of so many columns, by a kernel for that generation, which sums in `S`.
-pub(super) fn config<S, G: Generation>(of: &GemmShape, columns: usize) -> LaunchConfig {
+/// A launch of a block for each tile of so many columns, by a kernel for that generation, which sums elements of type `T` in `S`.
+pub(super) fn config<T, S, G: Generation>(of: &GemmShape, columns: usize) -> LaunchConfig {
     LaunchConfig {
-        dynamic_shared: shared_bytes_of::<S, G>(columns),
+        dynamic_shared: shared_bytes_of::<S, G>(columns, size_of::<T>()),
         ..LaunchConfig::new(tiles(of, columns) as u32, threads_of::<G>(columns) as u32)
     }
 }
@@ -171,22 +171,25 @@ fn cycles(shape: &GemmShape, element: usize, columns: usize, multiprocessors: us
     turns.saturating_mul(stages.saturating_mul(stage).saturating_add(ends))
 }
 
-/// The columns of tiles with which the products are done first.
-fn best_columns(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+/// Of these columns of tiles, those with which the products are done first.
+pub(super) fn best_columns(shape: &GemmShape, element: usize, columns: &[usize], multiprocessors: usize) -> usize {
     let cost = |&columns: &usize| cycles(shape, element, columns, multiprocessors);
-    COLUMNS.into_iter().min_by_key(cost).unwrap_or(COLUMNS[0])
+    columns.iter().copied().min_by_key(cost).unwrap_or(COLUMNS[0])
 }
 
 /// Cycles with the columns of tiles with which the products are done first.
 pub(super) fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
-    let columns = best_columns(shape, element, multiprocessors);
+    let columns = best_columns(shape, element, &COLUMNS, multiprocessors);
     cycles(shape, element, columns, multiprocessors)
 }
 
-/// How a product of bytes is cut along k for tiles of so many columns, if that pays: into parts of whole stages.
-pub(super) fn best_parts(of: &GemmShape, columns: usize, stream: &Stream) -> Option<Cut> {
+/// How a product of bytes is cut along k for tiles of the best of these columns, if that pays: into parts of whole stages.
+pub(super) fn best_parts(of: &GemmShape, columns: &[usize], stream: &Stream) -> Option<Cut> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let cost = |shape: &GemmShape| cycles(shape, 1, columns, multiprocessors);
+    let cost = |shape: &GemmShape| {
+        let best = best_columns(shape, 1, columns, multiprocessors);
+        cycles(shape, 1, best, multiprocessors)
+    };
     best_cut(of, cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
 }
 
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_device() {
-        let best = |batch, of, multiprocessors| best_columns(&shape(batch, of), 2, multiprocessors);
+        let best = |batch, of, multiprocessors| best_columns(&shape(batch, of), 2, &COLUMNS, multiprocessors);
         let squares = [256, 1024, 2048, 4096, 8192].map(|side| best(1, [side; 3], 132));
         assert_eq!(squares, [64, 64, 256, 256, 256]);
         assert_eq!(best(1, [2048; 3], 108), 128);

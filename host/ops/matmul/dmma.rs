@@ -124,7 +124,7 @@ fn by_warps<D: Dimension>(
         shape,
         stream,
     };
-    let config = ampere::config::<f64, Narrow>(&product.shape, SIDE);
+    let config = ampere::config::<f64, f64, Narrow>(&product.shape, SIDE);
     launch.run::<gemm_f64_mma, _, _>(config, out, finish)
 }
 

@@ -293,7 +293,7 @@ unsafe fn launch_mma<T: Half + GroupedGemm>(
     starts: &DeviceArray<u32, Ix1>,
 ) -> Result<()> {
     let config = LaunchConfig {
-        dynamic_shared: shared_bytes(COLUMNS),
+        dynamic_shared: shared_bytes(COLUMNS, size_of::<T>()),
         ..LaunchConfig::new(tiles as u32, threads(COLUMNS) as u32)
     };
     // SAFETY: the kernel's contract: threads, shared memory and blocks are those of its tiles, and the rest is the caller's

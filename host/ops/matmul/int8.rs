@@ -84,14 +84,19 @@ fn by_tensor_cores<D: Dimension>(
     let operands = Operands::new(product, false, &mut shape)?;
     let (a, b) = operands.words();
     let args = (a, b, out, shape);
-    // SAFETY (of both): the kernel's contract: threads and shared memory are those of its tiles, which are as many as the
+    // SAFETY (of the three): the kernel's contract: threads and shared memory are those of its tiles, which are as many as the
     // blocks; the operands lie along k, and have the elements of the shape, from multiples of 16 bytes on and with such
     // strides, as a tensor map wants them, and `out` those of the products.
     if has_tensor_cores(stream, AMPERE) {
-        let config = ampere::config::<i32, Ampere>(&product.shape, COLUMNS);
-        unsafe { stream.launch_on_tensor_cores::<gemm_int8_mma>(&config, args) }?;
+        let multiprocessors = stream.backend().properties().multiprocessors as usize;
+        let columns = ampere::best_columns(&product.shape, 1, columns(stream), multiprocessors);
+        let config = ampere::config::<i8, i32, Ampere>(&product.shape, columns);
+        match columns {
+            64 => unsafe { stream.launch_on_tensor_cores::<gemm_int8_mma<64>>(&config, args) }?,
+            _ => unsafe { stream.launch_on_tensor_cores::<gemm_int8_mma<128>>(&config, args) }?,
+        }
     } else {
-        let config = ampere::config::<i32, Turing>(&product.shape, COLUMNS);
+        let config = ampere::config::<i8, i32, Turing>(&product.shape, COLUMNS);
         unsafe { stream.launch_on_tensor_cores::<gemm_int8_turing>(&config, args) }?;
     }
     Ok(true)
@@ -100,7 +105,7 @@ fn by_tensor_cores<D: Dimension>(
 /// The sums of few tiles with a long k, or of few rows, in parts on tensor cores, if that pays.
 fn by_parts<D: Dimension>(product: &Multiplication<'_, u8, D>, stream: &Stream) -> Result<Option<Parts<i32>>> {
     let how = match best_parts(product, &WIDTHS, stream) {
-        None if has_tensor_cores(stream, TURING) => ampere::best_parts(&product.shape, COLUMNS, stream),
+        None if has_tensor_cores(stream, TURING) => ampere::best_parts(&product.shape, columns(stream), stream),
         how => how,
     };
     let Some(how) = how else {
@@ -113,6 +118,14 @@ fn by_parts<D: Dimension>(product: &Multiplication<'_, u8, D>, stream: &Stream) 
         sums,
         transposed: how.transposed,
     }))
+}
+
+/// The columns of tiles that the kernel for a warp has.
+fn columns(stream: &Stream) -> &'static [usize] {
+    match has_tensor_cores(stream, AMPERE) {
+        true => &[128, 64],
+        false => &[COLUMNS],
+    }
 }
 
 /// Widths of tiles, by the registers of their sums.

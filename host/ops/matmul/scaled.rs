@@ -350,7 +350,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         A: AdaGemm<B>,
     {
         let of = &self.product.shape;
-        let how = ampere::best_parts(of, fp8_mma::COLUMNS, stream);
+        let how = ampere::best_parts(of, &[fp8_mma::COLUMNS], stream);
         // Parts of whole blocks; few rows are no faster as columns.
         let Some(how) = how.filter(|how| !how.transposed && of.k.is_multiple_of(how.parts * SCALE_BLOCK)) else {
             return Ok(None);
@@ -491,7 +491,7 @@ fn multiply_by_warps<A: AdaGemm<B>, B>(
     let operands = Operands::new(product, false, &mut shape)?;
     let (a, b) = operands.words();
     let args = (a, b, sums, shape, scales.plan, scales.a, scales.b);
-    let config = ampere::config::<f32, Narrow>(&product.shape, fp8_mma::COLUMNS);
+    let config = ampere::config::<u8, f32, Narrow>(&product.shape, fp8_mma::COLUMNS);
     // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks; the
     // operands lie along k, and have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor
     // map wants them, and the sums those of the products. The scales are as their plan says.

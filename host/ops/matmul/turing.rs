@@ -32,6 +32,6 @@ pub(super) fn multiply<C: Summed + TuringGemm, D: Dimension>(
         shape,
         stream,
     };
-    launch.run::<<C as TuringGemm>::Kernel, C, _>(config::<f32, Turing>(&product.shape, COLUMNS), out, finish)?;
+    launch.run::<<C as TuringGemm>::Kernel, C, _>(config::<f16, f32, Turing>(&product.shape, COLUMNS), out, finish)?;
     Ok(true)
 }

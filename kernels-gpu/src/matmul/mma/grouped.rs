@@ -31,7 +31,7 @@ pub unsafe fn gemm_mma_grouped<T: Input + Operand<Element = T> + Output>(problem
         problems,
         starts,
         tile_n: COLUMNS as u32,
-        group: group(size_of::<T>()),
+        group: group(COLUMNS, size_of::<T>()),
     };
     let Some((problem, tile)) = table.tile(thread::block_idx_x()) else {
         return;

@@ -6,7 +6,8 @@
 //! thread has its pieces of the tiles of `A` and `B`, 64 bytes of k at a time, copied into a ring of stages in shared
 //! memory (`cp.async`), two or three stages ahead; the warps read fragments from there (`ldmatrix`), for one instruction
 //! ahead along k, and multiply them (`mma.sync.m16n8k16`, or `m16n8k8` of TF32): the structure of CUTLASS's kernels for
-//! Ampere (NVIDIA, 2020). One barrier a stage says both that the next one is full and that the last one is free.
+//! Ampere (NVIDIA, 2020). One barrier a stage, or, in tiles of 64 columns of numbers that are not rounded, one for two stages, says
+//! both that the next one is full and that the last one is free.
 //!
 //! In tiles of 256 columns of 16-bit numbers there are two barriers a stage, and the warps take turns: those of one half read
 //! fragments while the others have pieces copied, and the next half stage the other way round. All multiply all the time.
@@ -59,9 +60,13 @@ const TURNING: u32 = 256;
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 16;
 
-/// The same of elements of so many bytes: of f64, rows of tiles are as many bytes as twice as many others.
-const fn group(element: usize) -> u32 {
-    if element < 8 { GROUP } else { GROUP / 2 }
+/// The same of tiles of so many columns, of elements of so many bytes: of f64, rows of tiles are as many bytes as twice as many others,
+/// and of small tiles as many blocks as run at the same time on one part of a GPU are best as high as wide.
+const fn group(columns: usize, element: usize) -> u32 {
+    match (columns, element) {
+        (64, 1 | 2) | (_, 8) => GROUP / 2,
+        _ => GROUP,
+    }
 }
 
 /// Elements along k of a stage, where they have so many bytes.
@@ -107,12 +112,19 @@ pub const fn blocks(columns: usize) -> usize {
 
 /// Stages of the ring. Two blocks of 128 × 128 fit into the 100 KiB that a multiprocessor of a GeForce has. What is on its way
 /// in registers wants no stage.
-const fn stages<G: Generation>(columns: usize) -> u32 {
+const fn stages<G: Generation>(columns: usize, element: usize) -> u32 {
     match (G::ASYNC, columns) {
         (false, _) => 2,
+        (true, 64) if stages_at_once::<G>(columns, element) > 1 => 6,
         (true, 128) => 3,
         (true, _) => 4,
     }
+}
+
+/// Stages between two barriers, where elements have so many bytes. Small tiles have few products for each, beside which all warps
+/// wait for one another; those that are rounded ahead of their products have more to do.
+const fn stages_at_once<G: Generation>(columns: usize, element: usize) -> u32 {
+    if G::ASYNC && columns == 64 && element < 4 { 2 } else { 1 }
 }
 
 /// Bytes of a stage.
@@ -130,17 +142,17 @@ const fn sums_bytes<S, G: Generation>(columns: usize) -> u32 {
     32 * pitch::<G>(columns) * size_of::<S>() as u32
 }
 
-/// The dynamic shared memory of a launch in bytes, of a kernel for that generation: stages, and then the warps' sums, of type
-/// `S`.
-pub const fn shared_bytes_of<S, G: Generation>(columns: usize) -> usize {
-    let of_stages = stages::<G>(columns) * stage_bytes(columns);
+/// The dynamic shared memory of a launch in bytes, of a kernel for that generation and elements of so many bytes: stages, and then
+/// the warps' sums, of type `S`.
+pub const fn shared_bytes_of<S, G: Generation>(columns: usize, element: usize) -> usize {
+    let of_stages = stages::<G>(columns, element) * stage_bytes(columns);
     let of_sums = (threads_of::<G>(columns) / 32) as u32 * sums_bytes::<S, G>(columns);
     (if of_sums < of_stages { of_stages } else { of_sums }) as usize
 }
 
 /// [`shared_bytes_of`] Ampere.
-pub const fn shared_bytes(columns: usize) -> usize {
-    shared_bytes_of::<f32, Ampere>(columns)
+pub const fn shared_bytes(columns: usize, element: usize) -> usize {
+    shared_bytes_of::<f32, Ampere>(columns, element)
 }
 
 /// The shape of a batch of products, and how their operands lie.
@@ -272,7 +284,13 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     const STAGE: u32 = stage_bytes(COLUMNS);
 
     /// Behind the last stage.
-    const END: u32 = stages::<G>(COLUMNS) * Self::STAGE;
+    const END: u32 = Self::STAGES * Self::STAGE;
+
+    /// Stages of the ring.
+    const STAGES: u32 = stages::<G>(COLUMNS, size_of::<T::Element>());
+
+    /// Stages between two barriers.
+    const AT_ONCE: u32 = stages_at_once::<G>(COLUMNS, size_of::<T::Element>());
 
     /// Whether warps have large tiles of numbers that they round as they read them: the instructions for that are as many as
     /// a loop has time for, and those of copies count. Elsewhere they find time between products.
@@ -290,7 +308,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     /// That of this block's number.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(a: &[T::Element], b: &[T::Element], shape: MmaShape) -> Self {
-        let group = group(size_of::<T::Element>());
+        let group = group(COLUMNS, size_of::<T::Element>());
         let tiles = Tiles::new(shape.batch, [shape.m, shape.n], [Self::ROWS, COLUMNS as u32], group);
         Self {
             a: a.as_ptr(),
@@ -397,7 +415,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
 
         if G::ASYNC {
             unroll!(4, stage => {
-                if stage + 1 < stages::<G>(COLUMNS) as usize {
+                if stage as u32 + Self::AT_ONCE < Self::STAGES {
                     unsafe { copies.fill(memory, stage as u32 * Self::STAGE) };
                 }
             });
@@ -411,7 +429,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         }
         Self::wait();
         let mut sums = [[[T::Sum::ZERO; 4]; 8]; 4];
-        let (mut from, mut to) = (0, Self::END - Self::STAGE);
+        let (mut from, mut to) = (0, Self::END - Self::AT_ONCE * Self::STAGE);
         // The second half of the stage before, at first zeros, is multiplied behind the barrier, while the first one of this
         // stage is read. The loop ends with the barrier: where it stood within, the assembler moved those products ahead of
         // it, and what was read behind it was waited for.
@@ -426,32 +444,37 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         }
         let mut k = 0;
         while k < shape.k {
-            let first = read(from, 0);
-            Self::multiply(&second, &mut sums);
-            each(k, &mut sums);
-            second = read(from, 1);
-            // Either half is rounded among the other one's products: ahead of its own, they would wait for that.
-            let first = Self::rounded(first);
-            if Self::TURNS {
-                // The stage before the newest: the other half reads the next one behind this barrier.
-                async_copy::wait::<1>();
-                Self::turn();
-            }
-            // SAFETY (of both): the kernel's contract; everyone has read this stage: that was before the barrier.
-            if Self::ROUNDS {
-                unsafe { copies.fill_by_branch(memory, to) };
-            } else {
-                unsafe { copies.fill(memory, to) };
-            }
-            Self::multiply(&first, &mut sums);
-            second = Self::rounded(second);
+            unroll!(2, stage => {
+                if (stage as u32) < Self::AT_ONCE {
+                    let further = stage as u32 * Self::STAGE;
+                    let first = read(from + further, 0);
+                    Self::multiply(&second, &mut sums);
+                    each(k, &mut sums);
+                    second = read(from + further, 1);
+                    // Either half is rounded among the other one's products: ahead of its own, they would wait for that.
+                    let first = Self::rounded(first);
+                    if Self::TURNS {
+                        // The stage before the newest: the other half reads the next one behind this barrier.
+                        async_copy::wait::<1>();
+                        Self::turn();
+                    }
+                    // SAFETY (of both): the kernel's contract; everyone has read this stage: that was before the barrier.
+                    if Self::ROUNDS {
+                        unsafe { copies.fill_by_branch(memory, to + further) };
+                    } else {
+                        unsafe { copies.fill(memory, to + further) };
+                    }
+                    Self::multiply(&first, &mut sums);
+                    second = Self::rounded(second);
+                    k += Self::TILE_K;
+                }
+            });
             to = from;
-            from = if from + Self::STAGE == Self::END {
+            from = if from + Self::AT_ONCE * Self::STAGE == Self::END {
                 0
             } else {
-                from + Self::STAGE
+                from + Self::AT_ONCE * Self::STAGE
             };
-            k += Self::TILE_K;
             if Self::TURNS {
                 Self::turn();
             } else {
@@ -473,9 +496,9 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     #[inline(always)]
     fn wait() {
         // All but the newest of the stages that are on their way.
-        match (G::ASYNC, stages::<G>(COLUMNS)) {
+        match (G::ASYNC, Self::STAGES - 2 * Self::AT_ONCE) {
             (false, _) => {}
-            (true, 3) => async_copy::wait::<1>(),
+            (true, 1) => async_copy::wait::<1>(),
             (true, _) => async_copy::wait::<2>(),
         }
         thread::sync_threads();
