@@ -180,24 +180,21 @@ struct Size {
     tile: [usize; 2],
     /// A step of [`TILE_K`] along k, where most multiprocessors have a tile.
     step: usize,
-    /// To add the sums of a part of k that is side by side with others.
-    adding: usize,
+    /// To have the sums of parts of k that are side by side in one place: of two, and what each further one takes.
+    adding: [usize; 2],
 }
 
-const fn size(tile: [usize; 2], step: usize, adding: usize) -> Size {
+const fn size(tile: [usize; 2], step: usize, adding: [usize; 2]) -> Size {
     Size { tile, step, adding }
 }
 
 const SIZES: [Size; 5] = [
-    size([128, TILE_N], 1270, 0),
-    size([64, TILE_N], 668, 0),
-    size([PARTED_ROWS, PARTED_TILE_N[2]], 345, 750),
-    size([PARTED_ROWS, PARTED_TILE_N[1]], 156, 500),
-    size([PARTED_ROWS, PARTED_TILE_N[0]], 95, 400),
+    size([128, TILE_N], 1270, [0; 2]),
+    size([64, TILE_N], 668, [0; 2]),
+    size([PARTED_ROWS, PARTED_TILE_N[2]], 345, [1200, 750]),
+    size([PARTED_ROWS, PARTED_TILE_N[1]], 156, [950, 500]),
+    size([PARTED_ROWS, PARTED_TILE_N[0]], 95, [850, 250]),
 ];
-
-/// What it takes beyond that until the sums of parts that are side by side are in one place, in nanoseconds.
-const GATHERING: usize = 450;
 
 /// Bytes of the operands that all multiprocessors read in a nanosecond, if none reads what another one does: of few rows and many
 /// columns, more blocks are then no faster.
@@ -263,7 +260,7 @@ impl Plan {
                     parts,
                     share,
                     time: (after(share as usize).max(reading))
-                        .saturating_add(GATHERING + adding * (parts as usize - 1)),
+                        .saturating_add(adding[0] + adding[1] * (parts as usize - 2)),
                     ..whole
                 })
             });
@@ -424,7 +421,7 @@ mod tests {
     #[test]
     fn tiles_are_cut_where_the_last_round_is_not_full() {
         let of = |batch, side, k| {
-            let plan = Plan::new(&shape([batch, side, side, k]), size([128, TILE_N], 1, 0), 132).unwrap();
+            let plan = Plan::new(&shape([batch, side, side, k]), size([128, TILE_N], 1, [0; 2]), 132).unwrap();
             (plan.whole, plan.share, plan.time)
         };
         // One round at most, and rounds that are full.
@@ -439,7 +436,7 @@ mod tests {
         // Each share has a tile's steps at least, and all tiles are in the shares.
         for tiles in 133..800 {
             for k in [16, 100, 1000, 5000] {
-                let plan = Plan::new(&shape([tiles, 128, 128, k]), size([128, TILE_N], 1, 0), 132).unwrap();
+                let plan = Plan::new(&shape([tiles, 128, 128, k]), size([128, TILE_N], 1, [0; 2]), 132).unwrap();
                 let Plan { whole, share, time, .. } = plan;
                 let of_tile = k.div_ceil(TILE_K);
                 assert!(time <= tiles.div_ceil(132) * of_tile);
@@ -486,14 +483,15 @@ mod tests {
         assert_eq!(of(256, 256, 4096), ([32, 64], 4));
         assert_eq!(of(128, 128, 8192), ([32, 32], 8));
         assert_eq!(of(512, 512, 4096), ([32, 64], 1));
-        assert_eq!(of(16, 1024, 1024), ([32, 32], 2));
+        assert_eq!(of(16, 1024, 1024), ([32, 32], 3));
+        assert_eq!(of(64, 64, 4096), ([32, 32], 10));
         assert_eq!(of(1, 1, 100), ([32, 32], 1));
         // No part is empty, nor is the last one longer than the others, and each block has a multiprocessor.
         for tiles in 1..=132 {
             for k in [1, 16, 100, 500, 1000, 5000, 100_000] {
                 for columns in PARTED_TILE_N {
                     let shape = shape([tiles, 32, columns, k]);
-                    let plan = Plan::new(&shape, size([PARTED_ROWS, columns], 200, 500), 132).unwrap();
+                    let plan = Plan::new(&shape, size([PARTED_ROWS, columns], 200, [950, 500]), 132).unwrap();
                     let steps = k.div_ceil(TILE_K);
                     assert!(tiles * plan.parts as usize <= 132);
                     if plan.parts > 1 {
@@ -507,7 +505,7 @@ mod tests {
         }
         // Steps of all parts are counted in 32 bits.
         assert!(
-            Plan::new(&shape([1, 32, 64, 1 << 31]), size([32, 64], 200, 500), 132)
+            Plan::new(&shape([1, 32, 64, 1 << 31]), size([32, 64], 200, [950, 500]), 132)
                 .unwrap()
                 .parts
                 > 1

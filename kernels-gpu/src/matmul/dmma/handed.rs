@@ -21,6 +21,24 @@ macro_rules! each_sum {
     };
 }
 
+/// Does it for each sum of so many parts and pieces, those pieces that there are.
+macro_rules! each_of_parts {
+    ($parts:ident, $pieces:ident, $count:ident, [$part:ident, $piece:ident, $of:ident] => $body:block) => {
+        unroll!(4, $part => {
+            if $part < $parts {
+                unroll!(4, $piece => {
+                    if $piece < $pieces && ($piece as u32) < $count {
+                        unroll!(4, $of => $body);
+                    }
+                });
+            }
+        });
+    };
+}
+
+/// Parts whose sums are asked for at once, of one piece each.
+const AT_ONCE: usize = 4;
+
 /// The sums of tiles that one block begins and the next one ends, or of which blocks have parts of k side by side: of each block
 /// those of one tile, by warps, which hand them over one by one, as a lane of the other block has the same places.
 pub(super) struct Handed<'a> {
@@ -98,42 +116,48 @@ impl Handed<'_> {
     /// their numbers, so that they come.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn add(&self, warp: u32, pieces: &mut Pieces, count: u32) {
+        // Of one piece there are registers for several parts, so that nobody waits for one after the other. If one alone is left by
+        // another block, the loads of more would be in vain.
+        if count == 1 && thread::grid_dim_y() > 2 {
+            self.add_parts::<1, AT_ONCE>(warp, pieces, count);
+        } else {
+            self.add_parts::<4, 1>(warp, pieces, count);
+        }
+    }
+
+    /// [`add`](Self::add), where there are up to `PIECES` pieces; so many parts are asked for at once.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_parts<const PIECES: usize, const PARTS: usize>(&self, warp: u32, pieces: &mut Pieces, count: u32) {
         let [last, block] = Self::blocks();
+        let step = thread::grid_dim_x();
         let mut of_block = block;
         while of_block < last {
-            let first = Self::place::<PARTED_ROWS>(of_block, warp);
-            let mut part = [[0.0f64; 4]; 4];
+            let mut parts = [[[0.0f64; 4]; PIECES]; PARTS];
             loop {
                 let mut is_there = true;
                 // All are asked for ahead of the first look at one.
-                unroll!(4, piece => {
-                    if (piece as u32) < count {
-                        unroll!(4, of => {
-                            part[piece][of] = self.sum(first + 32 * (4 * piece + of)).load();
-                        });
-                    }
+                each_of_parts!(PARTS, PIECES, count, [part, piece, of] => {
+                    let from = Ord::min(of_block + part as u32 * step, last - step);
+                    let first = Self::place::<PARTED_ROWS>(from, warp);
+                    parts[part][piece][of] = self.sum(first + 32 * (4 * piece + of)).load();
                 });
-                unroll!(4, piece => {
-                    if (piece as u32) < count {
-                        unroll!(4, of => {
-                            is_there &= part[piece][of].to_bits() != 0;
-                        });
-                    }
+                each_of_parts!(PARTS, PIECES, count, [part, piece, of] => {
+                    is_there &= parts[part][piece][of].to_bits() != 0;
                 });
                 if is_there {
                     break;
                 }
                 thread::nanosleep(20);
             }
-            unroll!(4, piece => {
-                if (piece as u32) < count {
-                    unroll!(4, of => {
-                        self.sum(first + 32 * (4 * piece + of)).store(0.0);
-                        pieces[piece][of] += part[piece][of];
-                    });
+            each_of_parts!(PARTS, PIECES, count, [part, piece, of] => {
+                let from = of_block + part as u32 * step;
+                if from < last {
+                    let first = Self::place::<PARTED_ROWS>(from, warp);
+                    self.sum(first + 32 * (4 * piece + of)).store(0.0);
+                    pieces[piece][of] += parts[part][piece][of];
                 }
             });
-            of_block += thread::grid_dim_x();
+            of_block += PARTS as u32 * step;
         }
     }
 
