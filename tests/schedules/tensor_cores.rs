@@ -93,12 +93,15 @@ fn columns(width: usize) -> usize {
 
 pub(super) fn bytes(run: &mut Run) {
     let generation = run.generation();
-    let columns = match generation {
-        HOPPER => vec![columns(64), columns(128), columns(256)],
-        _ => vec![run.len(70)],
+    let short = run.len(8);
+    let shapes = match generation {
+        HOPPER => [64, 128, 256].map(|width| [short, columns(width)]).to_vec(),
+        TURING => vec![[short, run.len(70)]],
+        // In small tiles, and in large ones.
+        _ => vec![[short, run.len(70)], [72, columns(128)]],
     };
-    for n in columns {
-        let shape = [run.len(8), n, run.len(40)];
+    for [m, n] in shapes {
+        let shape = [m, n, run.len(40)];
         let operands = Operands::<i8>::new(run, shape, "nt");
         run.keep(operands.a().matmul_i32(&operands.b()));
         if generation == HOPPER || generation == ADA {
@@ -116,8 +119,10 @@ fn scaled<A: Value + ScaledMul<B, C>, B: Value, C: MatMul<Scalar = f32>>(run: &m
     let (a, b) = (run.array::<A, _>((m, k)), run.array::<B, _>((n, k)));
     let scale = run.array::<f32, _>((m, 1));
     let b = b.t();
-    let product = a.scaled_matmul::<B, C>(&b).scale_a(&scale).fast_accumulation();
-    run.keep(product.compute());
+    let product = || a.scaled_matmul::<B, C>(&b).scale_a(&scale);
+    run.keep(product().compute());
+    // On one level, and in tiles of all widths.
+    run.keep(product().fast_accumulation().compute());
 }
 
 pub(super) fn groups(run: &mut Run) {
