@@ -13,7 +13,8 @@ mod padding;
 use std::fmt;
 
 use half::{bf16, f16};
-use kernels_gpu::compiled::{Convolve as Compiled, Number};
+use kernels_gpu::compiled::{AmpereConvolve, Convolve as Compiled, Number};
+use kernels_gpu::convolve::parts::{AT_ONCE, MOST_LOG_SHARES, THREADS as ADD_THREADS};
 use kernels_gpu::num::Num;
 use ndarray::{Axis, Dimension, Ix3, Ix5};
 
@@ -25,6 +26,7 @@ use super::transpose::Ordered;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::launch::LaunchConfig;
 
 pub use padding::PaddingMode;
 
@@ -119,7 +121,7 @@ macro_rules! by_products {
 
             fn of_sums(sums: DeviceArray<f32, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
                 match are_parts {
-                    true => added(&sums)?.cast(),
+                    true => added_and_rounded(&sums),
                     false => sums.cast(),
                 }
             }
@@ -133,6 +135,20 @@ by_products!(f16, bf16);
 fn added<T: Number<Total = T>>(sums: &DeviceArray<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
     let (_, outputs, depth) = sums.raw_dim().into_pattern();
     sums.sum_axis(Axis(0))?.into_shape((1, outputs, depth))
+}
+
+/// Such sums of 16-bit types, which are rounded by the kernel that adds them.
+fn added_and_rounded<T: Convolve + AmpereConvolve>(sums: &DeviceArray<f32, Ix3>) -> Result<DeviceArray<T, Ix3>> {
+    let (parts, outputs, depth) = sums.raw_dim().into_pattern();
+    let mut out = DeviceArray::uninit(sums.stream(), Ix3(1, outputs, depth))?;
+    // So many shares that each has what is loaded at once.
+    let log_shares = Ord::min((parts / AT_ONCE).max(1).ilog2(), MOST_LOG_SHARES);
+    let width = ADD_THREADS >> log_shares;
+    let blocks = (outputs * depth).div_ceil(width).clamp(1, i32::MAX as usize);
+    let config = LaunchConfig::new(blocks as u32, ADD_THREADS as u32);
+    sums.stream()
+        .launch::<T::AddParts>(&config, (sums, &mut out, parts as u32, log_shares))?;
+    Ok(out)
 }
 
 /// A convolution, by [`convolve`](DeviceArrayRef::convolve). Nothing is computed before [`compute`](Self::compute),

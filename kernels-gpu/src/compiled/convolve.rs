@@ -12,7 +12,7 @@ use crate::convolve::depthwise::{self, Strips};
 use crate::convolve::mma::weights::{self as mma_weights, WeightsMmaPlan};
 use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
-use crate::convolve::{ConvolveShape, direct};
+use crate::convolve::{ConvolveShape, direct, parts};
 use crate::matmul::wgmma::WgmmaShape;
 use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePlaces};
 use crate::num::Num;
@@ -100,6 +100,9 @@ pub type AmpereConvolveWeightsParams<T> = (
     WeightsMmaPlan,
 );
 
+/// The parameters of [`add_parts`](fn@parts::add_parts).
+pub type AddPartsParams<T> = (&'static [f32], SliceMut<'static, T>, u32, u32);
+
 /// Convolutions of elements of this type on the tensor cores of Ampere and later: a kernel for each number of outputs of a tile.
 pub trait AmpereConvolve: Convolve {
     /// 8.
@@ -116,6 +119,8 @@ pub trait AmpereConvolve: Convolve {
     type Weights32: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
     /// What makes that of others.
     type Weights64: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
+    /// What adds up the parts of gradients.
+    type AddParts: SafeKernel<Params = AddPartsParams<Self>>;
 }
 
 macro_rules! ampere {
@@ -128,6 +133,7 @@ macro_rules! ampere {
             type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
             type Weights32 = mma_weights::convolve_weights_mma<$type, 2>;
             type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;
+            type AddParts = parts::add_parts<$type>;
         }
     )*};
 }

@@ -6,7 +6,7 @@
 //!
 //! [`tiled`] is a product of matrices whose left one, of a line for each place of the output, is in no memory; [`direct`] computes an
 //! output by itself, for groups of few outputs; [`depthwise`] has several, for groups of one channel. [`mma`] is for few channels or outputs
-//! on tensor cores.
+//! on tensor cores, and [`parts`] adds up gradients that are made in parts.
 
 use cuda_std::prelude::*;
 
@@ -15,6 +15,7 @@ use crate::matmul::{span, unroll};
 pub mod depthwise;
 pub mod direct;
 pub mod mma;
+pub mod parts;
 pub mod tiled;
 
 /// The shape of a convolution, and where elements lie. Axes that there are not have the length 1.

@@ -28,6 +28,7 @@ use cuda_std::prelude::*;
 pub use self::activation::{Activate, Activation};
 pub(super) use self::fragment::numbers;
 pub use self::op::EpilogueOp;
+use super::unroll;
 use super::{MulAdd, span};
 use crate::num::Num;
 
@@ -225,6 +226,9 @@ pub const fn width(bytes: usize) -> usize {
     if bytes == 8 { 2 } else { 4 }
 }
 
+/// Parts of a sum that a thread loads at once, where columns lie side by side.
+const AT_ONCE: usize = 8;
+
 /// The shape of sums in memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
@@ -322,9 +326,29 @@ unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>
             let load =
                 |part: usize| unsafe { row(sums, shape.strides, [part * batch + product, row_number, column], n) };
             let mut values: [T::Wide; WIDTH] = load(0);
-            for part in 1..parts {
+            let mut part = 1;
+            // Several at once, or each would wait for the one before.
+            while part < parts && is_wide::<T::Wide, WIDTH>(sums, shape.strides, n) {
+                let at = |part: usize| {
+                    let product = (part * batch + product) * shape.strides[0];
+                    product + row_number * shape.strides[1] + column * shape.strides[2]
+                };
+                // SAFETY: as above; with rows of a multiple of `WIDTH`, the whole vector is in front of the end. Beyond the last part that
+                // one, which is not added.
+                let next: [[T::Wide; WIDTH]; AT_ONCE] = cuda_std::array::from_fn(|i: usize| unsafe {
+                    sums.get_vec_unchecked(at(Ord::min(part + i, parts - 1)))
+                });
+                unroll!(8, one => {
+                    if one < AT_ONCE && part + one < parts {
+                        values = cuda_std::array::from_fn(|i| values[i].add(next[one % AT_ONCE][i]));
+                    }
+                });
+                part += AT_ONCE;
+            }
+            while part < parts {
                 let next = load(part);
                 values = cuda_std::array::from_fn(|i| values[i].add(next[i]));
+                part += 1;
             }
             if beta != T::Wide::ZERO {
                 // SAFETY: they are in `out` as well.
