@@ -11,6 +11,7 @@ use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::{Task, steps};
 use crate::ops::convolve::geometry::Problem;
+use crate::stream::Stream;
 
 /// Bytes at multiples of which outputs and weights begin.
 const ALIGNED: u64 = 16;
@@ -36,14 +37,17 @@ fn groups_of_block(problem: &Problem) -> Option<usize> {
 }
 
 /// The plan, if the kernel can have such operands.
-fn plan(problem: &Problem, x: Lies, most: u32) -> Option<MmaPlan> {
+fn plan(problem: &Problem, x: Lies, stream: &Stream) -> Option<MmaPlan> {
     let taps = u32::try_from(problem.taps()).ok()?;
     let groups = groups_of_block(problem)?;
     let wanted = Wanted {
         problem,
         groups,
         x,
-        most,
+        most: most_bytes(stream),
+        tile: None,
+        stream,
+        blocks: BLOCKS,
     };
     // Of 4 channels half the products are of use.
     let products = PLACES * (problem.taps() * problem.channels.max(8) + problem.outputs) * groups;
@@ -64,7 +68,7 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     if !weights.address().is_multiple_of(ALIGNED) {
         return Ok(false);
     }
-    let Some(plan) = plan(problem, Lies::of(task.x), most_bytes(task.stream)) else {
+    let Some(plan) = plan(problem, Lies::of(task.x), task.stream) else {
         return Ok(false);
     };
     let shape = task.shape();

@@ -83,6 +83,11 @@ struct Wanted<'a> {
     x: Lies,
     /// Bytes of shared memory that a block may have.
     most: u32,
+    /// The tile, if the kernel is for one alone.
+    tile: Option<[u32; 3]>,
+    stream: &'a Stream,
+    /// Blocks that run on a multiprocessor at a time, at most.
+    blocks: usize,
 }
 
 impl Wanted<'_> {
@@ -119,10 +124,14 @@ impl Wanted<'_> {
                 .try_fold(0usize, |far, (&length, &step)| {
                     far.checked_add(length.checked_mul(step)?)
                 });
-            if patch[0] > 1 << 8 || patch[1] > 1 << 11 || patch[2] > 1 << 13 || far? > u32::MAX as usize {
+            if patch[0] > 1 << 7 || patch[1] > 1 << 10 || patch[2] > 1 << 12 || far? > u32::MAX as usize {
                 return None;
             }
             let tiles: [usize; 3] = std::array::from_fn(|axis| problem.output[axis].div_ceil(1 << log_tile[axis]));
+            let all = tiles
+                .iter()
+                .try_fold(problem.images, |all, &tiles| all.checked_mul(tiles))?;
+            i32::try_from(all).ok()?;
             let accesses = groups * problem.channels / WIDE;
             let plan = MmaPlan {
                 log_tile,
@@ -136,6 +145,7 @@ impl Wanted<'_> {
                 channels: channels as u32,
                 line: 0,
                 wide: wide.into(),
+                stages: 1,
             };
             let (bytes, products) = of(&plan);
             // Where fewer than eight places follow one another, lanes meet in banks.
@@ -143,9 +153,16 @@ impl Wanted<'_> {
             let cost = tiles.iter().product::<usize>() * (4 * places * pitch as usize + products);
             (bytes <= self.most).then_some((cost, plan))
         };
-        all.filter_map(of_tile)
+        let plan = all
+            .filter(|&tile| self.tile.is_none_or(|only| tile == only))
+            .filter_map(of_tile)
             .min_by_key(|&(cost, _)| cost)
-            .map(|(_, plan)| plan)
+            .map(|(_, plan)| plan)?;
+        // Two patches where as many blocks run at a time with them.
+        let two = MmaPlan { stages: 2, ..plan };
+        let at_once = |plan: &MmaPlan| of_multiprocessor(self.stream, of(plan).0, self.blocks);
+        let is_better = wide && of(&two).0 <= self.most && at_once(&two) >= at_once(&plan);
+        Some(if is_better { two } else { plan })
     }
 }
 
@@ -157,7 +174,7 @@ fn groups_of_block(problem: &Problem) -> usize {
 }
 
 /// The plan, if the kernel can have such operands.
-fn plan(problem: &Problem, n: usize, x: Lies, most: u32) -> Option<MmaPlan> {
+fn plan(problem: &Problem, n: usize, x: Lies, most: u32, stream: &Stream) -> Option<MmaPlan> {
     let taps = u32::try_from(problem.taps()).ok()?;
     let line = |plan: &MmaPlan| MmaPlan {
         line: 2 * plan.pairs(taps) + WIDE as u32,
@@ -169,6 +186,9 @@ fn plan(problem: &Problem, n: usize, x: Lies, most: u32) -> Option<MmaPlan> {
         groups: groups_of_block(problem),
         x,
         most,
+        tile: None,
+        stream,
+        blocks: blocks(n),
     };
     let plan = wanted.plan(|plan| {
         let products = PLACES * (plan.pairs(taps) as usize + 8 * n) * wanted.groups;
@@ -200,6 +220,15 @@ impl Lies {
     }
 }
 
+/// Whether a tile's places are over less than 2^32 elements of an array that lies so.
+fn is_near(plan: &MmaPlan, lies: Lies) -> bool {
+    let lengths = plan.log_tile.iter().zip(&lies.steps[1..4]);
+    let far = lengths.fold(0, |far: usize, (&log, &step)| {
+        far.saturating_add(step.saturating_mul(1 << log))
+    });
+    u32::try_from(far).is_ok()
+}
+
 /// Bytes of shared memory that a block may have on the stream's device.
 fn most_bytes(stream: &Stream) -> u32 {
     MOST_BYTES.min(stream.backend().properties().shared_memory_per_block_optin)
@@ -214,10 +243,11 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     if groups::compute(task)? {
         return Ok(true);
     }
-    let all = task.stream.backend().properties().shared_memory_per_block_optin;
+    let stream = task.stream;
+    let all = stream.backend().properties().shared_memory_per_block_optin;
     let x = Lies::of(task.x);
     // Fewer outputs of a tile, or a multiprocessor's memory for one block, where there is no room.
-    let of = |n: usize, most: u32| plan(problem, n, x, most.min(all)).map(|plan| (n, plan));
+    let of = |n: usize, most: u32| plan(problem, n, x, most.min(all), stream).map(|plan| (n, plan));
     let tiles = [8, 4, 1]
         .into_iter()
         .filter(|&n| n <= tile_outputs(problem) && 4 * n >= tile_outputs(problem).min(8));
@@ -236,15 +266,20 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     Ok(true)
 }
 
+/// How many blocks with so many bytes of shared memory run on a multiprocessor of the stream's device, of no more than `most`.
+fn of_multiprocessor(stream: &Stream, bytes: u32, most: usize) -> usize {
+    let properties = stream.backend().properties();
+    let all = properties.shared_memory_per_multiprocessor.unwrap_or(MOST_BYTES) as usize;
+    (all / (bytes as usize + 1024)).clamp(1, most)
+}
+
 /// As many blocks as run at a time, each of which has its weights copied first: with so many bytes, and no more than `most` a
 /// multiprocessor.
 fn blocks_at_once<T: Convolve>(task: &Task<'_, T>, plan: &MmaPlan, bytes: u32, most: usize) -> u32 {
-    let properties = task.stream.backend().properties();
     let tiles = plan.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * task.problem.images;
     let beside = plan.slices as usize * plan.columns as usize;
-    let all = properties.shared_memory_per_multiprocessor.unwrap_or(MOST_BYTES) as usize;
-    let of_multiprocessor = (all / (bytes as usize + 1024)).clamp(1, most);
-    let wanted = (properties.multiprocessors as usize * of_multiprocessor / beside).max(1);
+    let multiprocessors = task.stream.backend().properties().multiprocessors as usize;
+    let wanted = (multiprocessors * of_multiprocessor(task.stream, bytes, most) / beside).max(1);
     (tiles.min(wanted) * beside) as u32
 }
 

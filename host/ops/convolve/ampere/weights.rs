@@ -8,7 +8,7 @@ use kernels_gpu::convolve::mma::{MmaPlan, PLACES, THREADS, WARPS, WIDE};
 use kernels_gpu::num::Num;
 use ndarray::{Ix3, Ix5};
 
-use super::{Lies, Wanted, is_taken, most_bytes};
+use super::{Lies, Wanted, is_near, is_taken, most_bytes};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -17,6 +17,7 @@ use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::steps;
 use crate::ops::convolve::geometry::Problem;
 use crate::ops::matmul::{AMPERE, has_tensor_cores};
+use crate::stream::Stream;
 
 /// Blocks of a multiprocessor.
 const BLOCKS: usize = 2;
@@ -46,7 +47,7 @@ fn merged(problem: &Problem) -> (usize, Problem) {
 }
 
 /// The plan, and how many times 16 outputs a warp has, if the kernel can have such operands.
-fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, most: u32) -> Option<(WeightsMmaPlan, usize)> {
+fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, stream: &Stream) -> Option<(WeightsMmaPlan, usize)> {
     let all = problem.taps() * problem.channels.next_multiple_of(2);
     let is_small = problem.outputs <= 16 && all <= 8 * columns(1) && problem.groups.is_multiple_of(WARPS);
     let groups = if is_small { WARPS } else { 1 };
@@ -76,11 +77,14 @@ fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, most: u32) ->
         problem,
         groups,
         x,
-        most,
+        most: most_bytes(stream),
+        tile: None,
+        stream,
+        blocks: BLOCKS,
     };
     let products = PLACES * of_block.min(all);
     let plan = wanted.plan(|plan| (with(plan).memory()[3], products))?;
-    Some((with(&plan), m))
+    is_near(&plan, gradient).then(|| (with(&plan), m))
 }
 
 /// The gradient of the weights, of a gradient of the output in C order: groups, outputs, taps with their channels; if the device has such
@@ -94,7 +98,7 @@ pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + N
         return Ok(None);
     }
     let (by, of_merged) = merged(problem);
-    let Some((plan, m)) = plan(by, &of_merged, Lies::of(x), Lies::of(out), most_bytes(x.stream())) else {
+    let Some((plan, m)) = plan(by, &of_merged, Lies::of(x), Lies::of(out), x.stream()) else {
         return Ok(None);
     };
     match m {

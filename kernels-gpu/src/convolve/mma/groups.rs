@@ -12,7 +12,7 @@
 use cuda_std::half::{self, bf16, f16};
 use cuda_std::mma::mma;
 use cuda_std::prelude::*;
-use cuda_std::{async_copy, matrix, warp};
+use cuda_std::{matrix, warp};
 
 use super::super::{ConvolveShape, divide};
 use super::patch::{Patch, Tile, pack};
@@ -55,7 +55,7 @@ impl MmaPlan {
         let table = (steps * taps_of_step(self.channels) * 8).next_multiple_of(16);
         let weights = table + of_table;
         let patch = weights + self.items() * steps * OF_WARP;
-        let zeros = patch + of_patch;
+        let zeros = patch + self.stages * of_patch;
         [table, weights, patch, zeros, zeros + self.pitch * 2]
     }
 }
@@ -102,7 +102,8 @@ pub unsafe fn convolve_groups_mma<T: Input>(
         table: part(0, of_table).cast(),
         fragments: part(of_weights, of_patch).cast(),
     };
-    let apart = divide(thread::grid_dim_x() as usize, plan.slices).0;
+    let apart = divide(thread::grid_dim_x() as usize, plan.slices).0 as u32;
+    let first = first as u32;
     // SAFETY (of all): the kernel's contract.
     match plan.channels {
         4 => unsafe { block.run::<4>(first, apart) },
@@ -134,7 +135,7 @@ impl<T: Input> Block<'_, T> {
     ///
     /// The kernel's contract, of as many tiles, and groups of `C` channels.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn run<const C: usize>(&self, first: usize, apart: usize) {
+    unsafe fn run<const C: usize>(&self, first: u32, apart: u32) {
         self.fill_table();
         self.patch.fill_table();
         // SAFETY (of all): the kernel's contract.
@@ -145,16 +146,11 @@ impl<T: Input> Block<'_, T> {
             let first = self.patch.first(self.patch.line(warp * 32 + 16 * i as u32 + lane % 16));
             4 * first + if C == ITEM { lane / 16 * 16 } else { 0 }
         });
-        let tiles = self.patch.tiles();
-        let mut number = first;
-        while number < tiles {
-            // What is read of the tables, and of the last tile's patch.
-            thread::sync_threads();
-            let tile = self.patch.tile(number);
-            unsafe { self.patch.copy_tile(&tile) };
-            async_copy::wait::<0>();
-            thread::sync_threads();
-            let targets = self.targets(&tile);
+        let fill = |tile: &Tile, stage: u32| unsafe { self.patch.copy_tile(tile, stage) };
+        self.patch.each_tile(first, apart, fill, |tile, stage| {
+            let targets = self.targets(tile);
+            let of_stage = 4 * self.patch.stage(stage);
+            let from = cuda_std::array::map(from, |from| from + of_stage);
             let mut item = 0;
             while item < self.patch.plan.items() {
                 let mut sums = self.multiply::<C>(item, from, u32::MAX);
@@ -164,8 +160,7 @@ impl<T: Input> Block<'_, T> {
                 unsafe { self.store::<C>(item, targets, &sums) };
                 item += 1;
             }
-            number += apart;
-        }
+        });
     }
 
     /// Writes the table, and the place of zeros.

@@ -16,9 +16,9 @@ mod patch;
 pub mod weights;
 
 use cuda_std::half::{self, Packed, bf16, f16};
+use cuda_std::matrix;
 use cuda_std::mma::{Mma, mma};
 use cuda_std::prelude::*;
-use cuda_std::{async_copy, matrix};
 
 use self::patch::{Patch, Tile, pack};
 use super::{ConvolveShape, divide};
@@ -43,8 +43,7 @@ pub const WIDE: usize = 8;
 /// Blocks that ptxas makes room for on a multiprocessor.
 pub const fn blocks(n: usize) -> usize {
     match n {
-        8 => 4,
-        4 => 5,
+        8 | 4 => 4,
         _ => 6,
     }
 }
@@ -76,6 +75,8 @@ pub struct MmaPlan {
     pub line: u32,
     /// Whether the patch is copied by 16 bytes.
     pub wide: u32,
+    /// Patches that there is room for, 1 or 2: of two, one is copied while the other is multiplied.
+    pub stages: u32,
 }
 
 impl MmaPlan {
@@ -97,20 +98,20 @@ impl MmaPlan {
         self.wide != 0 && self.channels.is_multiple_of(WIDE as u32)
     }
 
-    /// Bytes of the places' table, and of the patch.
+    /// Bytes of the places' table, and of a patch.
     #[inline(always)]
     fn bytes(&self) -> [u32; 2] {
         [self.places() * 8, self.places() * self.pitch * 2].map(|bytes| bytes.next_multiple_of(16))
     }
 
-    /// Where the places' table, the weights and the patch begin in shared memory, and all its bytes, of tiles of `n` times 8 outputs.
+    /// Where the places' table, the weights and the patches begin in shared memory, and all its bytes, of tiles of `n` times 8 outputs.
     #[inline(always)]
     pub fn memory(&self, taps: u32, n: usize) -> [u32; 4] {
         let [of_table, of_patch] = self.bytes();
         let table = self.pairs(taps) * 4;
         let weights = table + of_table;
         let patch = weights + self.groups * 8 * n as u32 * self.line * 2;
-        [table, weights, patch, patch + of_patch]
+        [table, weights, patch, patch + self.stages * of_patch]
     }
 }
 
@@ -129,8 +130,8 @@ impl Input for f16 {}
 ///
 /// A block has [`THREADS`] threads and the bytes of dynamic shared memory that [`MmaPlan::memory`] says; the grid has one axis, of a
 /// multiple of `slices · columns` blocks. The operands lie within their arrays, and there is an image, a place, a tap, a channel and an
-/// output. `plan` is of the shape: tiles cover the output, the patch is what taps of a tile read, of at most 256, 2048 and 8192 places along
-/// the axes and 2^16 elements, over less than 2^32 elements of the input; `groups · slices` are the groups, and `columns` tiles have the
+/// output. `plan` is of the shape: tiles cover the output, the patch is what taps of a tile read, of at most 128, 1024 and 4096 places along
+/// the axes and 2^16 elements, over less than 2^32 elements of the input; there are less than 2^31 tiles and blocks; `groups · slices` are the groups, and `columns` tiles have the
 /// outputs of a group. `line` is odd in units of [`WIDE`] and as long as [`MmaPlan::pairs`] pairs. Where `wide` is not 0, `x` is aligned to
 /// 16 bytes, its distances but the last are multiples of [`WIDE`], and so are the channels of `groups` and `pitch`; the last is 1, and
 /// `channels` those of a group.
@@ -169,7 +170,7 @@ pub unsafe fn convolve_mma<T: Input, const N: usize>(
     };
     let apart = divide(thread::grid_dim_x() as usize, plan.columns * plan.slices).0;
     // SAFETY: the kernel's contract.
-    unsafe { block.run(first, apart) };
+    unsafe { block.run(first as u32, apart as u32) };
 }
 
 struct Block<'a, T, const N: usize> {
@@ -209,32 +210,25 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
     ///
     /// The kernel's contract, of as many tiles.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn run(&self, first: usize, apart: usize) {
+    unsafe fn run(&self, first: u32, apart: u32) {
         self.fill_table();
         self.patch.fill_table();
         // SAFETY (of all): the kernel's contract.
         unsafe { self.fill_lines() };
-        let tiles = self.patch.tiles();
-        let mut number = first;
-        while number < tiles {
-            // What is read of the table, and of the last tile's patch.
-            thread::sync_threads();
-            let tile = self.patch.tile(number);
-            unsafe { self.patch.fill(&tile) };
-            async_copy::wait::<0>();
-            thread::sync_threads();
+        // SAFETY: the kernel's contract.
+        let fill = |tile: &Tile, stage: u32| unsafe { self.patch.fill(tile, stage) };
+        self.patch.each_tile(first, apart, fill, |tile, stage| {
             let mut group = 0;
             while group < self.patch.plan.groups {
                 // Where the lane reads and writes is found for each group anew: kept, it would take the registers of sums.
-                let sums = match self.from() {
+                let sums = match self.from(stage) {
                     From::Units(from) => self.multiply_units(group, from),
                     From::Pairs(from) => self.multiply_pairs(group, from),
                 };
-                unsafe { self.store(&self.targets(&tile), group, &sums) };
+                unsafe { self.store(&self.targets(tile), group, &sums) };
                 group += 1;
             }
-            number += apart;
-        }
+        });
     }
 
     /// Writes the table: where pairs are in the patch, or the first pair of each unit.
@@ -320,17 +314,21 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
         })
     }
 
-    /// Where the lane reads the first tap of its places of a tile, in the first group.
+    /// Where the lane reads the first tap of its places of a tile, in the first group of a stage's patch.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn from(&self) -> From {
+    fn from(&self, stage: u32) -> From {
+        let patch = self.patch.stage(stage);
         let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
         if self.patch.plan.is_in_units() {
             // Of four matrices, the upper and the lower one of the first unit, and of the second, lanes say where rows are.
             return From::Units(cuda_std::array::from_fn(|i: usize| {
-                4 * self.patch.first(self.patch.line(warp * 32 + 16 * i as u32 + lane % 16))
+                4 * (patch + self.patch.first(self.patch.line(warp * 32 + 16 * i as u32 + lane % 16)))
             }));
         }
-        From::Pairs(self.places().map(|places| places.map(|place| self.patch.first(place))))
+        From::Pairs(
+            self.places()
+                .map(|places| places.map(|place| patch + self.patch.first(place))),
+        )
     }
 
     /// Where the lane's places of a tile begin in the output, if they are there.

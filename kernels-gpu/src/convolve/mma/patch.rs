@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the taps of a tile of places read, in shared memory.
+//! What the taps of a tile of places read, in shared memory, and how a block goes from tile to tile.
 
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use super::super::{ConvolveShape, divide};
+use super::super::ConvolveShape;
 use super::{MmaPlan, THREADS, WIDE};
 use crate::matmul::unroll;
 use crate::num::Num;
 
-/// A block's patch, of one tile after another.
+/// A block's patches, of one tile after another.
 pub(super) struct Patch<'a, T> {
     pub(super) x: &'a [T],
     pub(super) shape: ConvolveShape,
     pub(super) plan: MmaPlan,
     /// The first group of the block.
     pub(super) group: u32,
-    /// For each place of the patch, how far from its first one it is in the input, in elements, and its number along each axis: of 8, 11
-    /// and 13 bits.
+    /// For each place of the patch, how far from its first one it is in the input, in elements, and its packed numbers, with guards.
     pub(super) table: Shared<u32>,
-    /// Places, and of each the channels of the block's groups, as words.
+    /// Of each stage places, and of each place the channels of the block's groups, as words.
     pub(super) memory: Shared<u32>,
 }
 
@@ -41,6 +40,58 @@ pub(super) struct Pair {
     pub(super) word: u32,
 }
 
+/// A bit above each of a packed place's three numbers, of 7, 10 and 12 bits.
+const GUARDS: u32 = 1 << 31 | 1 << 23 | 1 << 12;
+
+/// The numbers of a place along the axes as a word.
+#[inline(always)]
+fn packed([a, b, c]: [u32; 3]) -> u32 {
+    a << 24 | b << 13 | c
+}
+
+/// Packed places from one to another along each axis.
+#[derive(Clone, Copy)]
+struct Range {
+    /// The first.
+    first: u32,
+    /// The last, and twice the guards.
+    last: u32,
+}
+
+impl Range {
+    /// The places of a box of so many that an array of these extents has, where the box begins in it, modulo 2^32.
+    #[inline(always)]
+    fn new(at: [u32; 3], of_box: [u32; 3], extents: [u32; 3]) -> Self {
+        let [mut first, mut last] = [[0; 3]; 2];
+        let mut is_empty = false;
+        unroll!(3, axis => {
+            let (at, length) = (at[axis] as i32, of_box[axis] as i32);
+            let behind = Ord::min((extents[axis] as i32).wrapping_sub(at), length);
+            let from = Ord::max(at.wrapping_neg(), 0);
+            is_empty |= from >= behind;
+            first[axis] = from as u32;
+            last[axis] = behind.wrapping_sub(1) as u32;
+        });
+        // Of none, the last of all numbers and the first.
+        let [first, last] = if is_empty {
+            [!GUARDS, 0]
+        } else {
+            [packed(first), packed(last)]
+        };
+        Self {
+            first,
+            last: last.wrapping_add(GUARDS).wrapping_add(GUARDS),
+        }
+    }
+
+    /// Whether a packed place with its guards is one of them: a difference below 0 takes the guard.
+    #[inline(always)]
+    fn has(&self, place: u32) -> bool {
+        let differences = place.wrapping_sub(self.first) & self.last.wrapping_sub(place);
+        differences & GUARDS == GUARDS
+    }
+}
+
 /// The number of the reciprocal's multiple that is at most `a`: of numbers whose product is less than 2^32.
 #[inline(always)]
 fn times(a: u32, reciprocal: u32) -> u32 {
@@ -55,23 +106,72 @@ fn times(a: u32, reciprocal: u32) -> u32 {
 impl<T: Num> Patch<'_, T> {
     /// Tiles of all images.
     #[inline(always)]
-    pub(super) fn tiles(&self) -> usize {
+    fn tiles(&self) -> u32 {
         let [a, b, c] = self.plan.tiles;
-        self.shape.images as usize * a as usize * b as usize * c as usize
+        self.shape.images * a * b * c
     }
 
     /// That of a number.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn tile(&self, number: usize) -> Tile {
+    fn tile(&self, number: u32) -> Tile {
         let mut place = [0; 3];
         let mut rest = number;
         unroll!(3, i => {
             let axis = 2 - i;
-            let (quotient, at) = divide(rest, self.plan.tiles[axis]);
-            place[axis] = (at as u32) << self.plan.log_tile[axis];
-            rest = quotient;
+            let (of_line, at) = quotient(rest, self.plan.tiles[axis]);
+            place[axis] = at << self.plan.log_tile[axis];
+            rest = of_line;
         });
-        Tile { image: rest, place }
+        Tile {
+            image: rest as usize,
+            place,
+        }
+    }
+
+    /// The first word of a stage's patch.
+    #[inline(always)]
+    pub(super) fn stage(&self, stage: u32) -> u32 {
+        let [_, bytes] = self.plan.bytes();
+        stage * (bytes / 4)
+    }
+
+    /// Tiles `first`, and every `apart`th after it: has each filled into a stage, and when all threads have done so, computes it. With two
+    /// stages the next tile is being copied by then. For all threads of the block, behind what they write before.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn each_tile(
+        &self,
+        first: u32,
+        apart: u32,
+        mut fill: impl FnMut(&Tile, u32),
+        mut compute: impl FnMut(&Tile, u32),
+    ) {
+        let tiles = self.tiles();
+        let ahead = if self.plan.stages == 2 { apart } else { 0 };
+        let mut coming = first;
+        let mut stage = 0;
+        // With two stages there is nothing to compute in the first round.
+        let mut is_filled = ahead == 0;
+        while coming < tiles + ahead {
+            // What is read of the tables, and of the patch that was in the stage.
+            thread::sync_threads();
+            if coming < tiles {
+                fill(&self.tile(coming), stage);
+            }
+            if ahead > 0 {
+                stage ^= 1;
+            }
+            if is_filled {
+                if ahead > 0 && coming < tiles {
+                    async_copy::wait::<1>();
+                } else {
+                    async_copy::wait::<0>();
+                }
+                thread::sync_threads();
+                compute(&self.tile(coming - ahead), stage);
+            }
+            is_filled = true;
+            coming += apart;
+        }
     }
 
     /// The pair of that number along k, if it is there.
@@ -134,6 +234,35 @@ impl<T: Num> Patch<'_, T> {
         ((a * rows + b) * columns + c) * (self.plan.pitch / 2)
     }
 
+    /// Writes a table of the places of a tile: how far each is from the first one in an array that lies as the output, in elements, and its
+    /// packed numbers, with guards. For all threads of the block, of which there are as many as places.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn fill_places(&self, table: Shared<u32>) {
+        let number = thread::thread_idx_x();
+        let place = self.line(number);
+        let [_, of_a, of_b, of_c, _] = cuda_std::array::map(self.shape.out, |distance| distance as u32);
+        let far = (place[0].wrapping_mul(of_a))
+            .wrapping_add(place[1].wrapping_mul(of_b))
+            .wrapping_add(place[2].wrapping_mul(of_c));
+        // SAFETY: one of the places, of two words each.
+        unsafe { table.set_vec_unchecked(2 * number as usize, [far, packed(place) | GUARDS]) };
+    }
+
+    /// Where a tile's places begin in such an array.
+    #[inline(always)]
+    pub(super) fn target(&self, tile: &Tile) -> Origin {
+        let shape = &self.shape;
+        let mut element = tile.image.wrapping_mul(shape.out[0]);
+        unroll!(3, axis => {
+            element = element.wrapping_add((tile.place[axis] as usize).wrapping_mul(shape.out[axis + 1]));
+        });
+        let of_tile = cuda_std::array::map(self.plan.log_tile, |log| 1 << log);
+        Origin {
+            element,
+            places: Range::new(tile.place, of_tile, shape.output),
+        }
+    }
+
     /// Writes the table.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn fill_table(&self) {
@@ -151,7 +280,7 @@ impl<T: Num> Patch<'_, T> {
             // SAFETY: one of the places, of two words each.
             unsafe {
                 self.table
-                    .set_vec_unchecked(2 * number as usize, [far, plane << 24 | b << 13 | c])
+                    .set_vec_unchecked(2 * number as usize, [far, packed([plane, b, c]) | GUARDS])
             };
             number += THREADS as u32;
         }
@@ -170,53 +299,43 @@ impl<T: Num> Patch<'_, T> {
             .image
             .wrapping_mul(shape.x[0])
             .wrapping_add(((self.group * shape.channels) as usize).wrapping_mul(shape.x[4]));
-        let mut is_whole = true;
         unroll!(3, axis => {
             // Before the input it is a large number.
-            is_whole &= at[axis] < shape.input[axis] && self.plan.patch[axis] <= shape.input[axis] - at[axis];
             element = element.wrapping_add((at[axis] as i32 as usize).wrapping_mul(shape.x[axis + 1]));
         });
-        Origin { at, element, is_whole }
+        Origin {
+            element,
+            places: Range::new(at, self.plan.patch, shape.input),
+        }
     }
 
-    /// The first element of place `number` of the patch that begins there, in the first channel of the block, if the input has it.
-    #[inline(always)]
-    fn source(&self, origin: &Origin, number: u32) -> Option<usize> {
-        // SAFETY: one of the places.
-        let [far, place] = unsafe { self.table.get_vec_unchecked::<2>(2 * number as usize) };
-        let input = &self.shape.input;
-        let is_inside = origin.is_whole
-            || origin.at[0].wrapping_add(place >> 24) < input[0]
-                && origin.at[1].wrapping_add(place >> 13 & 0x7ff) < input[1]
-                && origin.at[2].wrapping_add(place & 0x1fff) < input[2];
-        is_inside.then(|| origin.element.wrapping_add(far as usize))
-    }
-
-    /// Fills the patch with what the tile reads, for all threads of the block.
+    /// Fills a stage's patch with what the tile reads, for all threads of the block.
     ///
     /// # Safety
     ///
     /// The kernel's contract. The table is there. Nobody accesses the patch until the thread has waited for its copies, and a barrier.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) unsafe fn fill(&self, tile: &Tile) {
+    pub(super) unsafe fn fill(&self, tile: &Tile, stage: u32) {
         let origin = self.origin(tile);
         // SAFETY (of both): the caller's promise.
         if self.plan.wide != 0 {
-            unsafe { self.copy(&origin) };
+            unsafe { self.copy(&origin, stage) };
         } else {
-            unsafe { self.load(&origin) };
+            unsafe { self.load(&origin, stage) };
         }
+        async_copy::commit();
     }
 
-    /// Has the patch filled with what the tile reads by copies of 16 bytes, for all threads of the block.
+    /// Has a stage's patch filled with what the tile reads by copies of 16 bytes, for all threads of the block.
     ///
     /// # Safety
     ///
     /// As [`fill`](Self::fill), where `wide` is not 0.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) unsafe fn copy_tile(&self, tile: &Tile) {
+    pub(super) unsafe fn copy_tile(&self, tile: &Tile, stage: u32) {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(&self.origin(tile)) };
+        unsafe { self.copy(&self.origin(tile), stage) };
+        async_copy::commit();
     }
 
     /// Has the patch copied, 16 bytes at a time.
@@ -225,25 +344,24 @@ impl<T: Num> Patch<'_, T> {
     ///
     /// The kernel's contract, where `wide` is not 0, and as [`fill`](Self::fill).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn copy(&self, origin: &Origin) {
+    unsafe fn copy(&self, origin: &Origin, stage: u32) {
+        let first = 4 * self.stage(stage);
+        let begin = self.x.as_ptr().wrapping_add(origin.element);
         let accesses = self.plan.groups * self.shape.channels / WIDE as u32;
         let all = self.plan.places() * accesses;
         let mut number = thread::thread_idx_x();
         while number < all {
             let place = times(number, self.plan.reciprocals[2]);
             let channel = (number - place * accesses) * WIDE as u32;
-            let source = self.source(origin, place);
-            let from = self
-                .x
-                .as_ptr()
-                .wrapping_add(source.map_or(0, |at| at + channel as usize));
-            let to = (place * self.plan.pitch + channel) * 2;
+            // SAFETY: a place of the patch.
+            let (far, is_inside) = unsafe { origin.source(self.table, place) };
+            let from = begin.wrapping_add((far + channel) as usize);
+            let to = first + (place * self.plan.pitch + channel) * 2;
             // SAFETY: channels of a place of the input, at a multiple of 16 bytes by the kernel's contract, or none; the patch has room
             // for its places.
-            unsafe { async_copy::copy_16(self.memory, to, from.cast(), if source.is_some() { 16 } else { 0 }) };
+            unsafe { async_copy::copy_16(self.memory, to, from.cast(), if is_inside { 16 } else { 0 }) };
             number += THREADS as u32;
         }
-        async_copy::commit();
     }
 
     /// Loads the patch, element by element, and fills each group up to an even number of channels with zeros.
@@ -252,15 +370,18 @@ impl<T: Num> Patch<'_, T> {
     ///
     /// The kernel's contract, and as [`fill`](Self::fill).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn load(&self, origin: &Origin) {
+    unsafe fn load(&self, origin: &Origin, stage: u32) {
         let shape = &self.shape;
+        let of_stage = self.stage(stage);
         let all = self.plan.places();
         let mut first = thread::thread_idx_x();
         while first < all {
             let sources: [Option<usize>; 4] = cuda_std::array::from_fn(|i: usize| {
                 let number = first + (i * THREADS) as u32;
                 if number < all {
-                    self.source(origin, number)
+                    // SAFETY: a place of the patch.
+                    let (far, is_inside) = unsafe { origin.source(self.table, number) };
+                    is_inside.then(|| origin.element.wrapping_add(far as usize))
                 } else {
                     None
                 }
@@ -284,7 +405,7 @@ impl<T: Num> Patch<'_, T> {
                     unroll!(4, i => {
                         let number = first + (i * THREADS) as u32;
                         if number < all {
-                            let to = (number * self.plan.pitch + group * self.plan.channels + channel) / 2;
+                            let to = of_stage + (number * self.plan.pitch + group * self.plan.channels + channel) / 2;
                             // SAFETY: a pair of the patch.
                             unsafe { self.memory.set_unchecked(to as usize, pack(values[i])) };
                         }
@@ -298,15 +419,27 @@ impl<T: Num> Patch<'_, T> {
     }
 }
 
-/// Where a patch begins in the input.
+/// Where a box of places begins in an array.
 #[derive(Clone, Copy)]
-struct Origin {
-    /// Its first place, modulo 2^32.
-    at: [u32; 3],
-    /// The first element of that, modulo 2^64, in the first channel of the block.
-    element: usize,
-    /// Whether the input has all of the patch.
-    is_whole: bool,
+pub(super) struct Origin {
+    /// The first element of its first place, modulo 2^64: of a patch, in the first channel of the block.
+    pub(super) element: usize,
+    /// The places that the array has.
+    places: Range,
+}
+
+impl Origin {
+    /// How far place number `number` of a table is from the first one, in elements, and whether the array has it.
+    ///
+    /// # Safety
+    ///
+    /// The table has that place.
+    #[inline(always)]
+    pub(super) unsafe fn source(&self, table: Shared<u32>, number: u32) -> (u32, bool) {
+        // SAFETY: the caller's promise.
+        let [far, place] = unsafe { table.get_vec_unchecked::<2>(2 * number as usize) };
+        (far, self.places.has(place))
+    }
 }
 
 /// Quotient and remainder; 0 where there is none, so that there is no panic to compile.

@@ -26,6 +26,9 @@ pub const OUTPUTS: usize = 64;
 /// Elements from place to place of the gradient in shared memory: eight places are in different banks.
 const PITCH: u32 = OUTPUTS as u32 + 8;
 
+/// Words of a tile's gradient.
+const OF_TILE: u32 = PLACES as u32 * PITCH / 2;
+
 /// Columns of a warp, in units of 8, at most, which has `m` times 16 outputs.
 pub const fn columns(m: usize) -> usize {
     match m {
@@ -34,6 +37,9 @@ pub const fn columns(m: usize) -> usize {
         _ => 7,
     }
 }
+
+/// What the table has for tap and channel of a pair of columns that is not there: there are less than 2^12 of either.
+const NONE: u32 = u32::MAX;
 
 /// Units that are skipped together, where a warp has fewer.
 const TOGETHER: usize = 4;
@@ -58,14 +64,22 @@ pub struct WeightsMmaPlan {
 }
 
 impl WeightsMmaPlan {
-    /// Where the patch's table, the gradient and the patch begin in shared memory, and all its bytes.
+    /// Pairs of columns of a block.
+    #[inline(always)]
+    fn pairs(&self) -> u32 {
+        let warps = if self.of.groups == 1 { WARPS as u32 } else { 1 };
+        4 * self.units * warps
+    }
+
+    /// Where the patch's table, the gradients and the patches begin in shared memory, and all its bytes.
     #[inline(always)]
     pub fn memory(&self) -> [u32; 4] {
         let [of_table, of_patch] = self.of.bytes();
-        let table = 4 * PLACES as u32;
+        let stages = self.of.stages;
+        let table = 3 * 4 * PLACES as u32 + 8 * self.pairs();
         let gradient = table + of_table;
-        let patch = gradient + PLACES as u32 * PITCH * 2;
-        [table, gradient, patch, patch + of_patch]
+        let patch = gradient + stages * OF_TILE * 4;
+        [table, gradient, patch, patch + stages * of_patch]
     }
 }
 
@@ -82,7 +96,7 @@ impl WeightsMmaPlan {
 /// [`convolve_mma`](super::convolve_mma()) says. `of.groups` is 1, or, where `M` is, as many as a block has warps; then `of.columns` and
 /// `rows` are 1, and groups have no more outputs and columns than a warp. `units` is at most [`columns`]`(M)`. `merged` divides the outputs of a group of the shape, whose
 /// channels are as many times `channels`. Where `wide` is not 0, `gradient` is aligned to 16
-/// bytes, and so is each block's part of a place's outputs.
+/// bytes, and so is each block's part of a place's outputs. A tile is over less than 2^32 elements of the gradient.
 #[kernel(T = [bf16, f16], M = [1, 2, 4], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
 pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
     x: &[T],
@@ -99,8 +113,8 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
     let parts = divide(thread::grid_dim_x() as usize, beside).0;
     let warp = thread::thread_idx_x() / 32;
     let group = slice as u32 * of.groups;
-    let (of_warp, column) = match of.groups {
-        1 => (group, (column as u32 * WARPS as u32 + warp) * 8 * plan.units),
+    let (of_warp, first) = match of.groups {
+        1 => (group, 4 * plan.units * warp),
         _ => (group + warp, 0),
     };
     let memory = cuda_std::shared::dynamic::<u8>();
@@ -117,9 +131,13 @@ pub unsafe fn convolve_weights_mma<T: Input, const M: usize>(
         channels: plan.channels,
         row: row as u32 * 16 * M as u32,
         units: plan.units,
+        all_pairs: plan.pairs(),
         group: of_warp,
-        column,
-        places: cut(0, of_table).cast(),
+        first,
+        column: column as u32 * plan.pairs(),
+        pairs: cut(3 * 4 * PLACES as u32, of_table).cast(),
+        places: cut(0, 4 * PLACES as u32).cast(),
+        targets: cut(4 * PLACES as u32, 3 * 4 * PLACES as u32).cast(),
         tile: cut(of_gradient, of_patch).cast(),
         patch: Patch {
             x,
@@ -150,12 +168,21 @@ struct Block<'a, T, const M: usize> {
     row: u32,
     /// Units of columns of a warp.
     units: u32,
-    /// The warp's group, and its first column.
+    /// Pairs of columns of the block.
+    all_pairs: u32,
+    /// The warp's group, and its first pair of columns among those of the block.
     group: u32,
+    first: u32,
+    /// The block's first pair of columns.
     column: u32,
+    /// Of each pair of columns of the block, where it is in the patch, in words from a place's first tap on, and tap and channel, of 16 bits
+    /// each, or [`NONE`]: each warp needs them all, and they take divisions.
+    pairs: Shared<u32>,
     /// Where the first tap of each place of a tile is in the patch, in words.
     places: Shared<u32>,
-    /// The gradient: places, and of each [`OUTPUTS`].
+    /// Where places are in the gradient.
+    targets: Shared<u32>,
+    /// The gradient: of each stage places, and of each place [`OUTPUTS`].
     tile: Shared<u32>,
     patch: Patch<'a, T>,
 }
@@ -179,51 +206,59 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
                 .set_unchecked(thread as usize, self.patch.first(self.patch.line(thread)))
         };
         self.patch.fill_table();
+        self.patch.fill_places(self.targets);
         // Where outputs are not copied by 16 bytes, those that are not there stay zeros.
         let mut word = thread;
-        while word < PLACES as u32 * PITCH / 2 {
+        while word < self.patch.plan.stages * OF_TILE {
             // SAFETY: a word of the gradient's.
             unsafe { self.tile.set_unchecked(word as usize, 0) };
             word += THREADS as u32;
         }
+        let mut pair = thread;
+        while pair < self.all_pairs {
+            let entry = match self.patch.pair(self.column + pair) {
+                Some(pair) => [pair.word, pair.tap << 16 | pair.channel],
+                None => [0, NONE],
+            };
+            // SAFETY: one of the block's pairs.
+            unsafe { self.pairs.set_vec_unchecked(2 * pair as usize, entry) };
+            pair += THREADS as u32;
+        }
+        thread::sync_threads();
         // Elements of the patch from the first tap of a place on, of each column of the lane; what is not there is that of the first. In
         // units, of every second unit and the next one, as lanes say where rows of matrices are.
         let units = self.patch.plan.is_in_units();
         let of_group = (self.group - self.patch.group) * self.patch.plan.channels;
         let from: [u32; C] = cuda_std::array::from_fn(|i: usize| {
-            let column = self.column + 8 * i as u32 + if units { lane / 16 * 8 } else { lane / 4 };
-            of_group + self.patch.pair(column / 2).map_or(0, |pair| 2 * pair.word + column % 2)
+            let column = 8 * i as u32 + if units { lane / 16 * 8 } else { lane / 4 };
+            let [word, _] = self.pair(if column < 8 * self.units { column / 2 } else { 0 });
+            of_group + 2 * word + column % 2
         });
         let mut sums = [[[0.0; 4]; C]; M];
-        let tiles = self.patch.tiles();
-        let mut number = part;
-        while number < tiles {
-            // What is read of the tables, and of the last tile.
-            thread::sync_threads();
-            let tile = self.patch.tile(number);
-            // SAFETY (of both): the kernel's contract; all threads are behind a barrier.
-            unsafe { self.fill(&tile) };
-            unsafe { self.patch.fill(&tile) };
-            async_copy::wait::<0>();
-            thread::sync_threads();
+        // SAFETY: the kernel's contract; all threads are behind a barrier.
+        let fill = |tile: &Tile, stage: u32| unsafe {
+            self.fill(tile, stage);
+            self.patch.fill(tile, stage);
+        };
+        self.patch.each_tile(part as u32, parts as u32, fill, |_, stage| {
             if units {
-                self.add_units(&from, &mut sums);
+                self.add_units(&from, stage, &mut sums);
             } else {
-                self.add(&from, &mut sums);
+                self.add(&from, stage, &mut sums);
             }
-            number += parts;
-        }
+        });
         // SAFETY: the kernel's contract.
         unsafe { self.store(part, &sums) };
     }
 
-    /// Has the gradient of a tile copied, with zeros beyond the output's ends, and between the outputs of groups.
+    /// Has the gradient of a tile copied into a stage, with zeros beyond the output's ends, and between the outputs of groups.
     ///
     /// # Safety
     ///
     /// The kernel's contract. Nobody accesses the memory until a barrier.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn fill(&self, tile: &Tile) {
+    unsafe fn fill(&self, tile: &Tile, stage: u32) {
+        let of_stage = stage * OF_TILE;
         let shape = &self.patch.shape;
         let thread = thread::thread_idx_x();
         let first = (self.patch.group * shape.outputs + self.row) as usize;
@@ -233,24 +268,27 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
             let is_there = group < self.patch.plan.groups && self.row + output < shape.outputs;
             is_there.then_some((group * shape.outputs + output) as usize)
         };
-        let source = |line: u32| {
-            let at = self.patch.output(tile, self.patch.line(line));
-            at.map(|at| at.wrapping_add(first))
-        };
+        let target = self.patch.target(tile);
+        // SAFETY (of both): one of the places of a tile.
+        let source = |line: u32| unsafe { target.source(self.targets, line) };
         const ACROSS: u32 = (OUTPUTS / WIDE) as u32;
         if self.wide {
             let output = thread % ACROSS * WIDE as u32;
+            let of_block = of_block(output);
+            let begin = target.element.wrapping_add(first).wrapping_add(of_block.unwrap_or(0));
+            let begin = self.gradient.as_ptr().wrapping_add(begin);
             unroll!(8, i => {
                 let line = thread / ACROSS + (i * (PLACES / 8)) as u32;
-                let source = source(line).zip(of_block(output));
-                let from = self.gradient.as_ptr().wrapping_add(source.map_or(0, |(at, output)| at + output));
-                let to = (line * PITCH + output) * 2;
+                let (far, is_inside) = source(line);
+                let from = begin.wrapping_add(far as usize);
+                let to = 4 * of_stage + (line * PITCH + output) * 2;
+                let bytes = if is_inside && of_block.is_some() { 16 } else { 0 };
                 // SAFETY: outputs of a place, at a multiple of 16 bytes by the kernel's contract, or none, and room for them.
-                unsafe { async_copy::copy_16(self.tile, to, from.cast(), if source.is_some() { 16 } else { 0 }) };
+                unsafe { async_copy::copy_16(self.tile, to, from.cast(), bytes) };
             });
-            async_copy::commit();
         } else {
-            let source = source(thread);
+            let (far, is_inside) = source(thread);
+            let source = is_inside.then(|| target.element.wrapping_add(first).wrapping_add(far as usize));
             let groups = self.patch.plan.groups;
             let there = Ord::min(shape.outputs - self.row, Self::OF_WARP);
             let mut group = 0;
@@ -273,7 +311,7 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
                         if first + (2 * i as u32) < there {
                             let to = thread * PITCH + group * Self::OF_WARP + first + 2 * i as u32;
                             // SAFETY: room for a place's outputs.
-                            unsafe { self.tile.set_unchecked((to / 2) as usize, pack(values[i])) };
+                            unsafe { self.tile.set_unchecked((of_stage + to / 2) as usize, pack(values[i])) };
                         }
                     });
                     first += 8;
@@ -283,15 +321,22 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         }
     }
 
+    /// The entry of a pair of the warp's columns.
+    #[inline(always)]
+    fn pair(&self, number: u32) -> [u32; 2] {
+        // SAFETY: one of the warp's pairs, and so of the block's.
+        unsafe { self.pairs.get_vec_unchecked::<2>(2 * (self.first + number) as usize) }
+    }
+
     /// Whether a warp has a unit of that number.
     #[inline(always)]
     fn has<const C: usize>(&self, unit: usize) -> bool {
         unit < C && (unit == 0 || (unit as u32) < self.units)
     }
 
-    /// The fragments of the gradient for the 16 places from `step` on.
+    /// The fragments of a stage's gradient for the 16 places from `step` on.
     #[inline(always)]
-    fn gradients(&self, step: u32) -> [[u32; 4]; M] {
+    fn gradients(&self, stage: u32, step: u32) -> [[u32; 4]; M] {
         let lane = thread::thread_idx_x() % 32;
         let of_group = (self.group - self.patch.group) * Self::OF_WARP;
         let mut a = [[0; 4]; M];
@@ -300,8 +345,9 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
                 // Of the transposed matrices lanes say where rows of eight outputs are, of places: upper left, lower left, and so on.
                 let place = step + lane % 8 + lane / 16 * 8;
                 let output = 16 * i as u32 + lane / 8 % 2 * 8;
+                let at = 4 * stage * OF_TILE + (place * PITCH + of_group + output) * 2;
                 // SAFETY: eight outputs of a place, at a multiple of 8.
-                a[i % M] = unsafe { matrix::ldmatrix_x4_trans(self.tile, (place * PITCH + of_group + output) * 2) };
+                a[i % M] = unsafe { matrix::ldmatrix_x4_trans(self.tile, at) };
             }
         });
         a
@@ -309,12 +355,13 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
 
     /// Adds the products of a tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add<const C: usize>(&self, from: &[u32; C], sums: &mut [[[f32; 4]; C]; M]) {
+    fn add<const C: usize>(&self, from: &[u32; C], stage: u32, sums: &mut [[[f32; 4]; C]; M]) {
         let lane = thread::thread_idx_x() % 32;
         let patch = self.patch.memory.cast::<u16>();
+        let of_stage = 2 * self.patch.stage(stage);
         let mut step = 0;
         while step < PLACES as u32 {
-            let a = self.gradients(step);
+            let a = self.gradients(stage, step);
             // SAFETY (of all): of the places of a tile, and what taps read from them on, which the patch has.
             let [p, q] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2) as usize) };
             let [r, s] = unsafe { self.places.get_vec_unchecked::<2>((step + lane % 4 * 2 + 8) as usize) };
@@ -324,7 +371,7 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
                         if TOGETHER * first + one < C {
                             let j = (TOGETHER * first + one) % C;
                             let element =
-                                |place: u32| u32::from(unsafe { patch.get_unchecked((2 * place + from[j]) as usize) });
+                                |place: u32| u32::from(unsafe { patch.get_unchecked((of_stage + 2 * place + from[j]) as usize) });
                             let b = [element(p) | element(q) << 16, element(r) | element(s) << 16];
                             unroll!(4, i => {
                                 if i < M {
@@ -341,13 +388,14 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
 
     /// The same, where 8 channels side by side are of a tap, two units at a time.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add_units<const C: usize>(&self, from: &[u32; C], sums: &mut [[[f32; 4]; C]; M]) {
+    fn add_units<const C: usize>(&self, from: &[u32; C], stage: u32, sums: &mut [[[f32; 4]; C]; M]) {
         let lane = thread::thread_idx_x() % 32;
+        let of_stage = self.patch.stage(stage);
         let mut step = 0;
         while step < PLACES as u32 {
-            let a = self.gradients(step);
+            let a = self.gradients(stage, step);
             // SAFETY (of both): a place of the tile, and eight channels of what a tap reads from it on, at a multiple of 16 bytes.
-            let place = unsafe { self.places.get_unchecked((step + lane % 16) as usize) };
+            let place = of_stage + unsafe { self.places.get_unchecked((step + lane % 16) as usize) };
             unroll!(5, first => {
                 if self.has::<C>(TOGETHER * first) {
                     unroll!(2, two => {
@@ -398,17 +446,18 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         unroll!(3, eight => {
             unroll!(8, one => {
                 let j = (8 * eight + one) % C;
-                let pair = self.patch.pair((self.column + 8 * j as u32) / 2 + lane % 4);
                 let is_of_warp = 8 * eight + one < C && (j as u32) < self.units;
-                if is_of_warp && let Some(pair) = pair {
-                    let two = pair.channel + 1 < shape.channels;
+                let [_, at] = if is_of_warp { self.pair(4 * j as u32 + lane % 4) } else { [0, NONE] };
+                if at != NONE {
+                    let (tap, channel) = (at >> 16, at & 0xffff);
+                    let two = channel + 1 < shape.channels;
                     unroll!(4, i => {
                         unroll!(2, h => {
                             let output = self.row + (16 * i + 8 * h) as u32 + lane / 4;
                             let (line, first) = lines[i % M][h];
-                            let channel = pair.channel.wrapping_sub(first);
+                            let channel = channel.wrapping_sub(first);
                             if i < M && output < shape.outputs && channel < self.channels {
-                                let to = line + pair.tap as usize * channels + channel as usize;
+                                let to = line + tap as usize * channels + channel as usize;
                                 let sums = sums[i % M][j];
                                 // SAFETY (of both): a weight of the part.
                                 unsafe { self.sums.set_vec_unchecked(to, [sums[2 * h]]) };
