@@ -236,7 +236,8 @@ impl Case {
                 let roundings = if name == "input" { 1.0 + folded } else { 1.0 };
                 let bound = bound
                     + if narrow {
-                        roundings * T::UNIT_ROUNDOFF * (magnitude + bound)
+                        // Below the least normal number as there.
+                        roundings * T::UNIT_ROUNDOFF * (magnitude + bound).max(T::LEAST_NORMAL)
                     } else {
                         0.0
                     };

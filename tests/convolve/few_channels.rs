@@ -131,6 +131,54 @@ fn places_of_groups_of_few_channels() {
         .check_of_tensor_cores::<bf16>();
 }
 
+/// Depthwise convolutions on tensor cores: blocks of one to four units of 8 channels, and several slices of them; lines of taps in panels of
+/// each size, that fill them and do not, and several panels along each axis; strides, dilation, one axis and three; and channels that are
+/// no units.
+fn depthwise_on_tensor_cores<T: Convolve + FloatNumber>() {
+    fn of<const N: usize>(places: [usize; N], channels: usize, taps: [usize; N]) -> Case {
+        case(places, [channels, channels], taps).groups(channels)
+    }
+    for channels in [8, 16, 24, 32, 40, 64, 88] {
+        of([9, 17], channels, [3, 3])
+            .padding([1, 1])
+            .images(2)
+            .check_of_tensor_cores::<T>();
+    }
+    for (taps, padding) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (7, 3), (9, 4)] {
+        for stride in [1, 2] {
+            of([11, 19], 16, [taps, taps])
+                .padding([padding, padding])
+                .stride([stride, stride])
+                .check_of_tensor_cores::<T>();
+        }
+    }
+    of([10, 12], 32, [2, 6]).check_of_tensor_cores::<T>();
+    of([10, 12], 32, [7, 1]).padding([3, 0]).check_of_tensor_cores::<T>();
+    of([17, 7], 16, [5, 3])
+        .stride([3, 2])
+        .padding([2, 1])
+        .check_of_tensor_cores::<T>();
+    of([12, 13], 16, [3, 3])
+        .dilation([2, 3])
+        .padding([2, 3])
+        .check_of_tensor_cores::<T>();
+    of([12, 13], 16, [3, 3])
+        .dilation([1, 2])
+        .padding([1, 2])
+        .check_of_tensor_cores::<T>();
+    of([150], 32, [4]).padding([3]).images(2).check_of_tensor_cores::<T>();
+    of([40], 16, [31]).padding([15]).check_of_tensor_cores::<T>();
+    of([4, 9, 10], 16, [2, 3, 3])
+        .padding([1, 1, 1])
+        .images(2)
+        .check_of_tensor_cores::<T>();
+    of([5, 6, 7], 16, [3, 2, 3])
+        .stride([2, 1, 2])
+        .check_of_tensor_cores::<T>();
+}
+
+for_types!(depthwise_on_tensor_cores: f16 bf16);
+
 /// More tiles than blocks and parts, so that each block has several, the last of which are not whole.
 #[test]
 fn several_tiles_of_few_channels_for_a_block() {
@@ -141,12 +189,17 @@ fn several_tiles_of_few_channels_for_a_block() {
         .check::<bf16>();
     case([130], [8, 32], [2]).groups(4).images(images).check::<bf16>();
     case([130], [16, 16], [2]).groups(4).images(images).check::<bf16>();
+    case([130], [16, 16], [2]).groups(16).images(images).check::<bf16>();
+    case([9, 17], [16, 16], [3, 3])
+        .groups(16)
+        .images(images)
+        .check::<bf16>();
 }
 
 /// Channels in front, which lie far apart, and a part of an array that does not begin at a multiple of 16 bytes.
 #[test]
 fn few_channels_that_lie_elsewhere() {
-    for (channels, outputs, groups) in [(3, 40, 1), (8, 40, 1), (64, 64, 16), (32, 32, 2)] {
+    for (channels, outputs, groups) in [(3, 40, 1), (8, 40, 1), (64, 64, 16), (32, 32, 2), (32, 32, 32)] {
         let case = case([9, 11], [channels, outputs], [3, 3])
             .groups(groups)
             .padding([1, 1])
@@ -209,6 +262,31 @@ fn infinity_stays_in_few_channels() {
             for (at, value) in weights.indexed_iter() {
                 let is_of_channel = at[3] == 1 && at[0] < outputs / groups;
                 assert!(is_of_channel || value.is_finite(), "{case:?}: weights at {at:?}");
+            }
+        }
+    }
+}
+
+/// The same of depthwise convolutions, where 8 channels are multiplied together: each has its own results and gradients alone.
+#[test]
+fn infinity_stays_in_channels_of_their_own() {
+    for value in [bf16::INFINITY, bf16::NAN] {
+        let case = case([9, 10], [32, 32], [3, 3]).padding([1, 1]).groups(32);
+        let mut operands = case.operands::<bf16>();
+        operands[0][[0, 4, 4, 5]] = value;
+        operands[2][[0, 3, 3, 18]] = value;
+        for device in devices::<bf16>() {
+            let [out, input, weights] = case.run(&device, &operands);
+            for (at, value) in out.indexed_iter() {
+                let reads = at[1].abs_diff(4) < 2 && at[2].abs_diff(4) < 2 && at[3] == 5;
+                assert_eq!(value.is_finite(), !reads, "result at {at:?}");
+            }
+            for (at, value) in input.indexed_iter() {
+                let reads = at[1].abs_diff(3) < 2 && at[2].abs_diff(3) < 2 && at[3] == 18;
+                assert_eq!(value.is_finite(), !reads, "gradient of the input at {at:?}");
+            }
+            for (at, value) in weights.indexed_iter() {
+                assert_eq!(value.is_finite(), ![5, 18].contains(&at[0]), "weights at {at:?}");
             }
         }
     }

@@ -198,8 +198,8 @@ families! {
         box_blur_3x3 box_rows box_columns gaussian_rows gaussian_columns filter filter_3x3 grayscale grayscale_fused;
     windows by pictures::windows, on [PLAIN, AMPERE, HOPPER]:
         max_pool max_pool_gradient max_pool_places max_pool_gradient_at average_pool average_pool_gradient
-        convolve_depthwise convolve_depthwise_weights convolve_direct convolve_groups_mma convolve_mma convolve_tiled
-        convolve_weights_mma convolve_weights_wgmma convolve_wgmma;
+        add_parts convolve_depthwise convolve_depthwise_weights convolve_depthwise_weights_mma convolve_direct
+        convolve_groups_mma convolve_mma convolve_tiled convolve_weights_mma convolve_weights_wgmma convolve_wgmma;
     products by products::products, on [PLAIN]: gemm;
     vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:

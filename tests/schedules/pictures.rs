@@ -109,9 +109,9 @@ fn convolve<T: Value + Convolve>(run: &mut Run) {
 }
 
 /// Few channels, and outputs of each width, in one tile or several; groups, of which a block has several, and those with a kernel of their
-/// own.
+/// own, as weights of depthwise ones have.
 fn convolve_on_ampere<T: Value + Convolve>(run: &mut Run) {
-    let of_groups = [(64, 64, 16), (32, 32, 4), (32, 32, 2)];
+    let of_groups = [(64, 64, 16), (32, 32, 4), (32, 32, 2), (48, 48, 48)];
     let others = [(3, 5, 1), (run.len(9), 20, 1), (3, 70, 1), (32, 64, 4)];
     for (channels, outputs, groups) in others.into_iter().chain(of_groups) {
         let (images, rows, columns) = (run.len(3), 3 + run.len(4), 3 + run.len(30));

@@ -3,7 +3,7 @@
 
 use kernels_gpu::convolve::ConvolveShape;
 use kernels_gpu::convolve::depthwise::weights::WeightPlan;
-use kernels_gpu::convolve::depthwise::{MANY_TAPS, Strips, THREADS, blocks, taps_at_once, vector};
+use kernels_gpu::convolve::depthwise::{FEW_TAPS, MANY_TAPS, Strips, THREADS, blocks, taps_at_once, vector};
 use ndarray::{Ix3, Ix5};
 
 use super::Convolve;
@@ -18,7 +18,7 @@ use crate::launch::{LaunchConfig, Words, WordsMut};
 const ALIGNED: u64 = 16;
 
 /// Whether groups have one channel, and no more outputs than are computed one by one.
-fn is_depthwise(problem: &Problem) -> bool {
+pub(super) fn is_depthwise(problem: &Problem) -> bool {
     problem.channels == 1 && problem.outputs < FEW_OUTPUTS
 }
 
@@ -68,8 +68,8 @@ pub(super) fn weight_gradient<T: Convolve>(
     let shape = problem.to_kernel(steps(x), steps(out));
     let vector = outputs_of_thread::<T>(&shape, [x.address(), out.address()]);
     let multiprocessors = x.stream().backend().properties().multiprocessors;
-    let taps = taps_at_once(size_of::<T>(), shape.window[2]);
-    let plan = Strips::count(&shape).and_then(|total| WeightPlan::new(&shape, vector, taps, total, multiprocessors));
+    let plan =
+        Strips::count(&shape).and_then(|total| WeightPlan::new(&shape, vector, FEW_TAPS, total, multiprocessors));
     let Some((plan, parts)) = plan else {
         return Ok(None);
     };
@@ -78,9 +78,6 @@ pub(super) fn weight_gradient<T: Convolve>(
     let mut sums = DeviceArray::<T::Scalar, Ix3>::uninit(x.stream(), sums)?;
     let config = LaunchConfig::new(parts * plan.blocks(), plan.threads());
     let args = (Words::of(x), Words::of(out), &mut sums, shape, plan);
-    match taps {
-        MANY_TAPS => x.stream().launch::<T::DepthwiseWeightsMany>(&config, args)?,
-        _ => x.stream().launch::<T::DepthwiseWeights>(&config, args)?,
-    }
+    x.stream().launch::<T::DepthwiseWeights>(&config, args)?;
     T::of_sums(sums, true).map(Some)
 }

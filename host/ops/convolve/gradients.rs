@@ -19,11 +19,11 @@ pub(super) fn of_weights<T: Convolve, D: Dimension>(
     let (x, problem) = of.input(problem)?;
     let out = out.in_order()?;
     let out = out.in_shape(problem.out_dim());
-    if let Some(gradient) = depthwise::weight_gradient(&problem, &x, &out)? {
-        return Ok(gradient);
-    }
     let is_product = problem.is_product() && x.is_standard_layout();
     if !is_product && let Some(gradient) = T::weights_by_tensor_cores(&problem, &x, &out)? {
+        return Ok(gradient);
+    }
+    if let Some(gradient) = depthwise::weight_gradient(&problem, &x, &out)? {
         return Ok(gradient);
     }
     gathered::weight_gradient(&problem, &x, &out)

@@ -113,6 +113,9 @@ macro_rules! by_products {
                 x: &DeviceArrayRef<$type, Ix5>,
                 out: &DeviceArrayRef<$type, Ix5>,
             ) -> Result<Option<DeviceArray<$type, Ix3>>> {
+                if depthwise::is_depthwise(problem) {
+                    return ampere::depthwise::weight_gradient(problem, x, out);
+                }
                 match ampere::weight_gradient(problem, x, out)? {
                     Some(gradient) => Ok(Some(gradient)),
                     None => hopper::weight_gradient(problem, x, out),
@@ -356,7 +359,9 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     /// parts where that keeps the device busy, so that their last bits may differ between devices.
     ///
     /// Where groups have one channel and fewer than 8 outputs, it is a kernel that makes sums of parts of the places, which are added in
-    /// the end: in `f32` for `f16` and `bf16`, in an order that is the same on every run, and differs between devices.
+    /// the end: in `f32` for `f16` and `bf16`, in an order that is the same on every run, and differs between devices. Of `f16` and `bf16` with
+    /// one output of each group, whose channels lie side by side and are a multiple of 16 or 24, or 8 of them, it is on tensor cores of Ampere and
+    /// later, where an infinite element of the input may be NaN as above.
     ///
     /// # Errors
     ///

@@ -9,6 +9,7 @@ use cuda_std::tma::{TensorMap, TensorMapMut};
 use super::sealed::Sealed;
 use crate::convolve::depthwise::weights::{self, WeightPlan};
 use crate::convolve::depthwise::{self, Strips};
+use crate::convolve::mma::depthwise::DepthwiseMmaPlan;
 use crate::convolve::mma::weights::{self as mma_weights, WeightsMmaPlan};
 use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
@@ -42,8 +43,6 @@ pub trait Convolve: Sealed + Num {
     type DepthwiseWeights: SafeKernel<Params = DepthwiseWeightsParams<Self>>;
     /// What does them by [`MANY_TAPS`](depthwise::MANY_TAPS) at once, for the types that have it.
     type DepthwiseMany: SafeKernel<Params = DepthwiseParams<Self>>;
-    /// The same of the weights.
-    type DepthwiseWeightsMany: SafeKernel<Params = DepthwiseWeightsParams<Self>>;
 }
 
 macro_rules! direct {
@@ -53,7 +52,6 @@ macro_rules! direct {
             type Depthwise = depthwise::convolve_depthwise<$type, 3>;
             type DepthwiseWeights = weights::convolve_depthwise_weights<$type, 3>;
             type DepthwiseMany = depthwise::convolve_depthwise<$type, $many>;
-            type DepthwiseWeightsMany = weights::convolve_depthwise_weights<$type, $many>;
         }
     )*};
 }
@@ -100,6 +98,15 @@ pub type AmpereConvolveWeightsParams<T> = (
     WeightsMmaPlan,
 );
 
+/// The parameters of [`convolve_depthwise_weights_mma`](fn@mma::depthwise::convolve_depthwise_weights_mma).
+pub type AmpereDepthwiseWeightsParams<T> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, f32>,
+    ConvolveShape,
+    DepthwiseMmaPlan,
+);
+
 /// The parameters of [`add_parts`](fn@parts::add_parts).
 pub type AddPartsParams<T> = (&'static [f32], SliceMut<'static, T>, u32, u32);
 
@@ -119,6 +126,8 @@ pub trait AmpereConvolve: Convolve {
     type Weights32: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
     /// What makes that of others.
     type Weights64: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
+    /// What makes that of groups of one channel and one output.
+    type WeightsDepthwise: Kernel<Params = AmpereDepthwiseWeightsParams<Self>>;
     /// What adds up the parts of gradients.
     type AddParts: SafeKernel<Params = AddPartsParams<Self>>;
 }
@@ -133,6 +142,7 @@ macro_rules! ampere {
             type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
             type Weights32 = mma_weights::convolve_weights_mma<$type, 2>;
             type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;
+            type WeightsDepthwise = mma::depthwise::convolve_depthwise_weights_mma<$type>;
             type AddParts = parts::add_parts<$type>;
         }
     )*};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions of few channels or outputs on tensor cores of Ampere and later: which their kernel takes, and its tiles.
 
+pub(super) mod depthwise;
 mod groups;
 mod weights;
 

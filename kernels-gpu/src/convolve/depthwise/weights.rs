@@ -137,7 +137,7 @@ impl Run {
 /// The grid has one axis, of [`blocks`](WeightPlan::blocks) blocks for each part, which have [`threads`](WeightPlan::threads) threads.
 /// Sums are by fused multiply-add in the wide type, in an order that `plan` alone says. Where a group has several channels, operands do
 /// not lie within their arrays and as `plan` has them, which has `M` taps at once, or there are other threads, nothing is written.
-#[kernel(T = [f32, f64], M = [3]; T = [f16, bf16], M = [3, 7], max_threads = THREADS, min_blocks = 1)]
+#[kernel(T = [f32, f64, f16, bf16], M = [3], max_threads = THREADS, min_blocks = 1)]
 pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>, const M: usize>(
     x: &[T],
     gradient: &[T],

@@ -11,6 +11,7 @@
 //! The weights of a block's outputs lie in shared memory as long as the block runs, which takes tile after tile. Of several small groups,
 //! a block has some side by side, so that it reads whole lines of memory; [`groups`] has those of 4, 8 or 16 channels and outputs.
 
+pub mod depthwise;
 pub mod groups;
 mod patch;
 pub mod weights;
@@ -43,7 +44,8 @@ pub const WIDE: usize = 8;
 /// Blocks that ptxas makes room for on a multiprocessor.
 pub const fn blocks(n: usize) -> usize {
     match n {
-        8 | 4 => 4,
+        8 => 4,
+        4 => 5,
         _ => 6,
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Patch<'a, T> {
 /// A tile of places.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
-    pub(super) image: usize,
+    pub(super) image: u32,
     /// The first place of the output.
     pub(super) place: [u32; 3],
 }
@@ -122,10 +122,7 @@ impl<T: Num> Patch<'_, T> {
             place[axis] = at << self.plan.log_tile[axis];
             rest = of_line;
         });
-        Tile {
-            image: rest as usize,
-            place,
-        }
+        Tile { image: rest, place }
     }
 
     /// The first word of a stage's patch.
@@ -149,16 +146,24 @@ impl<T: Num> Patch<'_, T> {
         let ahead = if self.plan.stages == 2 { apart } else { 0 };
         let mut coming = first;
         let mut stage = 0;
+        let mut last = Tile {
+            image: 0,
+            place: [0; 3],
+        };
         // With two stages there is nothing to compute in the first round.
         let mut is_filled = ahead == 0;
         while coming < tiles + ahead {
             // What is read of the tables, and of the patch that was in the stage.
             thread::sync_threads();
+            let mut tile = last;
             if coming < tiles {
-                fill(&self.tile(coming), stage);
+                last = self.tile(coming);
+                fill(&last, stage);
             }
             if ahead > 0 {
                 stage ^= 1;
+            } else {
+                tile = last;
             }
             if is_filled {
                 if ahead > 0 && coming < tiles {
@@ -167,7 +172,7 @@ impl<T: Num> Patch<'_, T> {
                     async_copy::wait::<0>();
                 }
                 thread::sync_threads();
-                compute(&self.tile(coming - ahead), stage);
+                compute(&tile, stage);
             }
             is_filled = true;
             coming += apart;
@@ -211,7 +216,7 @@ impl<T: Num> Patch<'_, T> {
         let at: [u32; 3] = cuda_std::array::from_fn(|axis: usize| tile.place[axis] + place[axis]);
         let is_inside = at[0] < shape.output[0] && at[1] < shape.output[1] && at[2] < shape.output[2];
         is_inside.then(|| {
-            tile.image
+            (tile.image as usize)
                 .wrapping_mul(shape.out[0])
                 .wrapping_add((at[0] as usize).wrapping_mul(shape.out[1]))
                 .wrapping_add((at[1] as usize).wrapping_mul(shape.out[2]))
@@ -252,7 +257,7 @@ impl<T: Num> Patch<'_, T> {
     #[inline(always)]
     pub(super) fn target(&self, tile: &Tile) -> Origin {
         let shape = &self.shape;
-        let mut element = tile.image.wrapping_mul(shape.out[0]);
+        let mut element = (tile.image as usize).wrapping_mul(shape.out[0]);
         unroll!(3, axis => {
             element = element.wrapping_add((tile.place[axis] as usize).wrapping_mul(shape.out[axis + 1]));
         });
@@ -295,8 +300,7 @@ impl<T: Num> Patch<'_, T> {
                 .wrapping_mul(shape.stride[axis])
                 .wrapping_add(shape.first[axis])
         });
-        let mut element = tile
-            .image
+        let mut element = (tile.image as usize)
             .wrapping_mul(shape.x[0])
             .wrapping_add(((self.group * shape.channels) as usize).wrapping_mul(shape.x[4]));
         unroll!(3, axis => {
