@@ -44,8 +44,7 @@ pub const WIDE: usize = 8;
 /// Blocks that ptxas makes room for on a multiprocessor.
 pub const fn blocks(n: usize) -> usize {
     match n {
-        8 => 4,
-        4 => 5,
+        8 | 4 => 4,
         _ => 6,
     }
 }
