@@ -10,7 +10,9 @@ use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
 use kernels_gpu::attention::wgmma::gradients::{
     self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
 };
-use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, consumers, dim, rows, shared_bytes, threads};
+use kernels_gpu::attention::wgmma::{
+    CONSUMER_ROWS, COUNTERS, KEYS, blocks, consumers, dim, rows, shared_bytes, threads,
+};
 use kernels_gpu::compiled::{BiasGradientParams, HopperAttention, HopperAttentionParams, HopperGradientsParams};
 use ndarray::{Dim, Ix4, Ix5, s};
 
@@ -75,11 +77,13 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     let (q, k, v) = (mappable(task.q)?, mappable(task.k)?, mappable(task.v)?);
     let (q, k, v) = (map(&q, CONSUMER_ROWS)?, map(&k, KEYS)?, map(&v, KEYS)?);
     let multiprocessors = stream.backend().properties().multiprocessors;
-    let consumers = consumers_for(&task.shape, registers, multiprocessors);
+    let shared = |consumers| shared_bytes(registers, consumers, !task.extra.is_empty(), bias.is_some());
+    let held = |consumers| blocks(registers, consumers, shared(consumers)) as u32;
+    let consumers = consumers_for(&task.shape, registers, multiprocessors, held);
     let tiles = task.shape.tiles(rows(consumers) as u32);
     let config = LaunchConfig {
-        dynamic_shared: shared_bytes(registers, bias.is_some()),
-        ..LaunchConfig::new(tiles.min(multiprocessors), threads(consumers) as u32)
+        dynamic_shared: shared(consumers),
+        ..LaunchConfig::new(tiles.min(multiprocessors * held(consumers)), threads(consumers) as u32)
     };
     let mut counters = stream.take_counters(COUNTERS)?;
     let args = (
@@ -104,52 +108,56 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     Ok(())
 }
 
-/// How long a block with so many consumers takes for a tile, and for each tile of keys that it sees: twentieths of a
-/// microsecond of an H200. Blocks with more consumers take longer, for more queries.
-const fn cost(registers: usize, consumers: usize) -> [u64; 2] {
-    match (registers, consumers) {
-        (D64, 1) => [11, 17],
-        (D64, 2) => [18, 24],
-        (D64, _) => [24, 29],
-        (_, 1) => [9, 22],
-        (_, _) => [26, 28],
+/// How long a block with so many consumers takes for a tile, and for each tile of keys that it sees, where so many blocks share a multiprocessor: twentieths
+/// of a microsecond of an H100. Blocks with more consumers take longer, for more queries.
+const fn cost(registers: usize, consumers: usize, together: u32) -> [u64; 2] {
+    match (registers, consumers, together) {
+        (D64, 1, 1) => [11, 16],
+        (D64, 1, _) => [38, 23],
+        (D64, 2, _) => [32, 26],
+        (D64, _, _) => [27, 31],
+        (_, 1, _) => [9, 22],
+        (_, _, _) => [26, 28],
     }
 }
 
 /// Tiles of a head beyond which blocks have all consumers: how tiles fill multiprocessors makes little of a difference then.
 const MANY: u32 = 256;
 
-/// How many consumers blocks have: of packed sequences all.
-fn consumers_for(shape: &AttentionShape, registers: usize, multiprocessors: u32) -> usize {
+/// How many consumers blocks have: of packed sequences all. It is said how many blocks with so many a multiprocessor holds.
+fn consumers_for(shape: &AttentionShape, registers: usize, multiprocessors: u32, held: impl Fn(usize) -> u32) -> usize {
     let most = consumers(registers);
     if shape.packed > 0 || shape.blocks(shape.queries, rows(most) as u32) > MANY {
         return most;
     }
-    let least = (1..=most).min_by_key(|&consumers| estimate(shape, registers, consumers, multiprocessors));
+    let least =
+        (1..=most).min_by_key(|&consumers| estimate(shape, registers, consumers, [multiprocessors, held(consumers)]));
     least.unwrap_or(most)
 }
 
 /// About how long it takes with so many consumers for a block: no less than the longest tile, and what all take, divided by the
 /// multiprocessors, and half a tile behind, or rounds of the longest ones, if that is less.
-fn estimate(shape: &AttentionShape, registers: usize, consumers: usize, multiprocessors: u32) -> u64 {
+fn estimate(shape: &AttentionShape, registers: usize, consumers: usize, [multiprocessors, held]: [u32; 2]) -> u64 {
     let (sequence, rows) = (shape.whole(), rows(consumers) as u32);
     let heads = u64::from(shape.batch) * u64::from(shape.heads);
     let blocks = u64::from(shape.blocks(shape.queries, rows));
+    let multiprocessors = u64::from(multiprocessors.max(1));
+    let together = if heads * blocks > multiprocessors { held } else { 1 };
     let of_tile = |row: u32| {
         let [begin, end] = sequence.keys_of_tile(row, rows);
         let keys = u64::from(end.div_ceil(KEYS as u32) - begin / KEYS as u32).max(1);
         // Those without queries take some time, too.
         let with_queries = (shape.queries - row).div_ceil(CONSUMER_ROWS as u32) as usize;
-        let [once, of_keys] = cost(registers, consumers.min(with_queries + 1));
+        let [once, of_keys] = cost(registers, consumers.min(with_queries + 1), together);
         once + of_keys * keys
     };
     let tiles = (0..shape.queries).step_by(rows as usize).map(of_tile);
     let (sum, longest) = tiles.fold((0, 0), |(sum, longest): (u64, u64), tile| {
         (sum + tile, longest.max(tile))
     });
-    let multiprocessors = u64::from(multiprocessors.max(1));
-    let rounds = (heads * blocks).div_ceil(multiprocessors) * longest;
-    let filled = heads * sum / multiprocessors + sum / (2 * blocks.max(1));
+    let at_a_time = multiprocessors * u64::from(together);
+    let rounds = (heads * blocks).div_ceil(at_a_time) * longest;
+    let filled = heads * sum / at_a_time + sum / (2 * blocks.max(1));
     longest.max(rounds.min(filled))
 }
 
@@ -445,22 +453,24 @@ mod tests {
             group: 1,
             packed: 0,
         };
-        consumers_for(&shape, registers, 132)
+        let held = |consumers| blocks(registers, consumers, shared_bytes(registers, consumers, false, false)) as u32;
+        consumers_for(&shape, registers, 132, held)
     }
 
     #[test]
     fn blocks_have_the_consumers_that_were_fastest() {
         for (shape, of_d64, of_d128) in [
             ([1, 512], [1, 1], [1, 1]),
-            ([1, 1024], [2, 2], [2, 2]),
-            ([2, 1024], [2, 2], [2, 2]),
-            // Causal 2 were as fast, within 2 %.
-            ([1, 2048], [2, 3], [2, 2]),
-            ([64, 256], [2, 2], [2, 2]),
+            ([1, 1024], [1, 1], [2, 2]),
+            ([2, 1024], [1, 1], [2, 2]),
+            ([1, 2048], [1, 1], [2, 2]),
+            // 2 were as fast.
+            ([64, 256], [1, 2], [2, 2]),
             ([512, 128], [2, 2], [2, 2]),
-            ([4, 1024], [3, 2], [2, 2]),
-            ([32, 512], [3, 2], [2, 2]),
-            ([8, 1000], [3, 2], [2, 2]),
+            ([4, 1024], [3, 1], [2, 2]),
+            ([32, 512], [3, 3], [2, 2]),
+            // Causal 3 were as fast, within 2 %.
+            ([8, 1000], [3, 1], [2, 2]),
             ([8, 2048], [3, 3], [2, 2]),
             ([1, 4096], [3, 3], [2, 2]),
             ([1, 1 << 20], [3, 3], [2, 2]),

@@ -35,8 +35,11 @@ const OPERATION: &str = "attention";
 /// The greatest head dimension.
 const MAX_DIM: usize = 256;
 
-/// The bytes of keys and values that tiles which run at a time share at most: about half of Hopper's second cache.
-const CACHED: usize = 24 << 20;
+/// The bytes of keys and values of heads that are taken together at most: most of Hopper's second cache.
+const CACHED: usize = 40 << 20;
+
+/// Elements of a query in all of them at most: as more heads begin, their keys come to the cache anew for each tile of a short one's queries.
+const TOGETHER: usize = 4096;
 
 /// The element types of [`attention`](DeviceArrayRef::attention): `f32`, `bf16` and `f16`.
 pub trait Attend: Element + AttentionDecode + Value<Element = Self> + sealed::Sealed {
@@ -394,16 +397,21 @@ impl<'a, T: Attend> Attention<'a, T> {
         Ok((shape, extra))
     }
 
-    /// How many heads are taken together: with `causal`, where blocks have more to do or less, the longest of several heads first. Windows are
-    /// as wide everywhere.
+    /// How many heads are taken together: with `causal`, where blocks have more to do or less, the longest of several heads first, which fills
+    /// multiprocessors evenly. Windows are as wide everywhere.
     fn group(&self, sharing: usize) -> u32 {
         let [batch, heads, ..] = *self.q.shape() else { return 1 };
         if !self.causal || self.window[0].is_some() {
             return 1;
         }
         let of_head = 2 * self.k.shape()[2] * self.k.shape()[3] * size_of::<T>();
-        let fitting = (CACHED / of_head.max(1)).max(1);
-        fitting.saturating_mul(sharing).min(batch.saturating_mul(heads)).max(1) as u32
+        let sharing = sharing.max(1);
+        let fitting = (CACHED / of_head.max(1)).max(1).saturating_mul(sharing);
+        let fitting = fitting.min(TOGETHER / self.q.shape()[3].max(1)).max(1);
+        // As many in each group: a small last one would begin with long tiles when few are left.
+        let heads = batch.saturating_mul(heads);
+        let together = heads.div_ceil(heads.div_ceil(fitting).max(1)).next_multiple_of(sharing);
+        together.min(heads).max(1) as u32
     }
 }
 

@@ -3,13 +3,13 @@
 //!
 //! The roles are those of FlashAttention-3 (J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3: Fast
 //! and Accurate Attention with Asynchrony and Low-precision", 2024). One thread, the producer, has the tensor memory accelerator
-//! copy tiles of queries, keys and values to rings of two stages in shared memory. Two consumers, or three where the head dimension is
+//! copy tiles of queries, keys and values to rings of two stages in shared memory, or three. Two consumers, or three where the head dimension is
 //! 64, are warpgroups with 64 queries each. They take tiles of [`KEYS`] keys from the last to the first: `S = Q Kᵀ` and `O += P V` by
 //! `wgmma`, where the weights `P` are in registers from where `S` was, packed to 16 bits.
 //!
 //! A consumer asks for the scores of the next tile of keys, then for the product of the present weights and values, and makes weights of
 //! those scores while the latter is under way. The consumers fall out of step by themselves, so that one makes weights while the
-//! other's products are computed.
+//! other's products are computed; those of short lines and few keys take turns.
 //!
 //! The greatest score `m` of a query is taken over only when it is more than 2⁸ too small, as a power of 2; so the sums are seldom
 //! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same. Whether a score is greater is
@@ -17,7 +17,7 @@
 //!
 //! Behind the last weighted values of a tile of queries the first scores of the next one are asked for, and the results are stored beside them.
 //!
-//! Blocks may have fewer consumers, so that tiles fill more multiprocessors, or fill them better.
+//! Blocks may have fewer consumers, so that tiles fill more multiprocessors, or fill them better. Of those with one, and short lines, a multiprocessor holds two.
 //!
 //! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
 //! to the consumers with the queries. The last block sets the counter back to 0.
@@ -56,8 +56,24 @@ pub const CONSUMER_ROWS: usize = 64;
 /// Bytes of a line of a box: tiles are as many boxes side by side as it takes for the head dimension.
 const LINE: usize = 128;
 
-/// Stages of each ring.
+/// Stages of the rings of queries and biases.
 const STAGES: usize = 2;
+
+/// Stages of the rings of keys and of values that there is room for, for so many consumers: of short lines three, but for a bias, as a stage is free when the
+/// last of the consumers is done with it. A single one's block has no more than leave room for another block on its multiprocessor.
+const fn key_stages(registers: usize, consumers: usize, forms: bool) -> usize {
+    if registers == 32 && consumers > 1 && !forms {
+        MOST_KEY_STAGES
+    } else {
+        STAGES
+    }
+}
+
+/// The most of them.
+const MOST_KEY_STAGES: usize = 3;
+
+/// Of so many keys consumers of short lines take turns with their products, and have the third stage: of more, they are faster by themselves.
+const FEW_KEYS: u32 = 2048;
 
 /// The number of a head where there is no tile.
 const NONE: u32 = u32::MAX;
@@ -95,21 +111,66 @@ const fn k_bytes(registers: usize) -> usize {
     KEYS * dim(registers) * 2
 }
 
-/// Bytes in front of the barriers.
-const fn tiles_bytes(registers: usize) -> usize {
-    STAGES * (consumers(registers) * q_bytes(registers) + 2 * k_bytes(registers))
-}
-
 /// Barriers: whether they are full, and whether they are free, of the queries and the bias of each consumer, the keys, and the values in a
-/// stage.
+/// stage; and whose turn it is.
 const fn barriers(registers: usize) -> usize {
-    2 * STAGES * (2 * consumers(registers) + 2)
+    2 * (STAGES * 2 * consumers(registers) + 2 * barriers_of_keys(registers)) + turns(registers)
 }
 
-/// Bytes in front of the bias: behind the barriers there is what is said of the tile for each consumer in each stage.
-const fn plain_bytes(registers: usize) -> usize {
-    let words = WORDS * STAGES * consumers(registers);
-    (tiles_bytes(registers) + 8 * barriers(registers) + 4 * words).next_multiple_of(1024)
+/// Stages of keys, or values, that there are barriers for.
+const fn barriers_of_keys(registers: usize) -> usize {
+    if registers == 32 { MOST_KEY_STAGES } else { STAGES }
+}
+
+/// Barriers by which consumers take turns: of long lines none.
+const fn turns(registers: usize) -> usize {
+    if registers == 32 { consumers(registers) } else { 0 }
+}
+
+/// Bytes of the barriers, and of what is said of the tile for each consumer in each stage, which is behind them.
+const fn barriers_bytes(registers: usize) -> usize {
+    (8 * barriers(registers)).next_multiple_of(16)
+}
+const fn said_bytes(registers: usize) -> usize {
+    4 * WORDS * STAGES * consumers(registers)
+}
+
+/// Where the stages of keys and values begin: of long lines behind the queries of all consumers. Of short ones the queries are behind them, as there are
+/// as many as the block has consumers.
+const fn at_keys(registers: usize) -> usize {
+    match registers {
+        32 => (barriers_bytes(registers) + said_bytes(registers)).next_multiple_of(1024),
+        _ => STAGES * consumers(registers) * q_bytes(registers),
+    }
+}
+
+/// Where the queries begin.
+const fn at_queries(registers: usize, consumers: usize, forms: bool) -> usize {
+    match registers {
+        32 => at_keys(registers) + 2 * key_stages(registers, consumers, forms) * k_bytes(registers),
+        _ => 0,
+    }
+}
+
+/// Where the barriers begin.
+const fn at_barriers(registers: usize) -> usize {
+    match registers {
+        32 => 0,
+        _ => at_keys(registers) + 2 * STAGES * k_bytes(registers),
+    }
+}
+
+/// Where all ends but the bias.
+const fn end(registers: usize, consumers: usize, forms: bool) -> usize {
+    match registers {
+        32 => at_queries(registers, consumers, forms) + STAGES * consumers * q_bytes(registers),
+        _ => (at_barriers(registers) + barriers_bytes(registers) + said_bytes(registers)).next_multiple_of(1024),
+    }
+}
+
+/// Where the bias begins, behind the queries of as many consumers as there may be: it is no number for which there was no register.
+const fn at_bias(registers: usize) -> usize {
+    end(registers, consumers(registers), true)
 }
 
 /// Stages of the bias: of long lines there is room for one.
@@ -120,10 +181,19 @@ const fn bias_stages(registers: usize) -> usize {
 /// Bytes of the bias for a consumer's queries and a tile of keys: boxes side by side.
 const BIAS_BYTES: usize = KEYS / SIDE * BOX_BYTES;
 
-/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
-pub const fn shared_bytes(registers: usize, has_bias: bool) -> usize {
-    let of_bias = bias_stages(registers) * consumers(registers) * BIAS_BYTES;
-    1024 + plain_bytes(registers) + if has_bias { of_bias } else { 0 }
+/// The dynamic shared memory in bytes of a launch with so many consumers: the tiles are aligned to 1024. `forms` are the kernel's, which a bias is one of.
+pub const fn shared_bytes(registers: usize, consumers: usize, forms: bool, has_bias: bool) -> usize {
+    1024 + match has_bias {
+        true => at_bias(registers) + bias_stages(registers) * consumers * BIAS_BYTES,
+        false => end(registers, consumers, forms),
+    }
+}
+
+/// The blocks with so many consumers and so much shared memory that a multiprocessor holds: of one consumer of short lines registers leave room for two.
+pub const fn blocks(registers: usize, consumers: usize, shared_bytes: usize) -> usize {
+    // Of Hopper's 228 KiB a block takes one for itself.
+    let fit = 2 * (shared_bytes + 1024) <= 228 * 1024;
+    if registers == 32 && consumers == 1 && fit { 2 } else { 1 }
 }
 
 /// Words of the counter.
@@ -228,6 +298,24 @@ impl Place {
             round: self.round ^ self.stage,
         }
     }
+
+    /// As [`next`](Self::next), in a ring of so many stages.
+    #[inline(always)]
+    fn next_of(self, stages: usize) -> Self {
+        if stages == STAGES {
+            return self.next();
+        }
+        match self.stage + 1 == stages as u32 {
+            false => Self {
+                stage: self.stage + 1,
+                ..self
+            },
+            true => Self {
+                stage: 0,
+                round: self.round ^ 1,
+            },
+        }
+    }
 }
 
 /// What a ring is of.
@@ -270,17 +358,31 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     fn tile(&self, number: u32) -> Option<Tile> {
         let of = |consumers: usize| self.shape.blocks(self.shape.queries, rows(consumers) as u32);
         // A division by a number that the compiler does not know takes several times as long.
-        let blocks = match Self::consumers() {
-            1 => of(1),
-            2 => of(2),
-            _ => of(3),
-        };
+        let blocks = Self::of_consumers(|consumers| of(consumers) as usize) as u32;
         self.shape.tile_of(number, Self::rows(), blocks)
     }
 
-    /// The first byte of the stages of keys, and of those of values.
-    const K: usize = STAGES * consumers(R) * q_bytes(R);
-    const V: usize = Self::K + STAGES * k_bytes(R);
+    /// Whether consumers take turns with their products.
+    #[inline(always)]
+    fn has_turns(&self) -> bool {
+        R == 32 && !FORMS && Self::consumers() > 1 && self.shape.keys <= FEW_KEYS
+    }
+
+    /// Stages of the rings of keys and of values.
+    #[inline(always)]
+    fn key_stages(&self) -> usize {
+        if self.has_turns() { MOST_KEY_STAGES } else { STAGES }
+    }
+
+    /// What is known of so many consumers as the block has, computed for each number ahead.
+    #[inline(always)]
+    fn of_consumers(of: impl Fn(usize) -> usize) -> usize {
+        match Self::consumers() {
+            1 => of(1),
+            2 => of(2),
+            _ => of(3),
+        }
+    }
 
     /// Makes the barriers ready.
     ///
@@ -295,10 +397,10 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         shape: AttentionShape,
     ) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
-        let (at, bytes) = (tiles_bytes(R) + 8 * barriers(R), 4 * WORDS * STAGES * consumers(R));
+        let (at, of_barriers) = (at_barriers(R), barriers_bytes(R));
         // SAFETY (of both): the block has as much memory behind that address.
-        let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 8 * barriers(R)) }.cast::<u64>();
-        let said = unsafe { memory.subarray_unchecked(at, bytes) }.cast::<u32>();
+        let barriers = unsafe { memory.subarray_unchecked(at, of_barriers) }.cast::<u64>();
+        let said = unsafe { memory.subarray_unchecked(at + of_barriers, said_bytes(R)) }.cast::<u32>();
         let block = Self {
             q,
             k,
@@ -319,10 +421,16 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
                     block.full(Ring::Bias(consumer), stage).init(1);
                     block.free(Ring::Bias(consumer), stage).init(4);
                 }
+            }
+            for stage in 0..barriers_of_keys(R) as u32 {
                 block.full(Ring::Keys, stage).init(1);
                 block.free(Ring::Keys, stage).init(Self::consumers());
                 block.full(Ring::Values, stage).init(1);
                 block.free(Ring::Values, stage).init(Self::consumers());
+            }
+            for consumer in 0..turns(R) as u32 {
+                // Each warp for itself.
+                block.turn(consumer).init(4);
             }
             mbarrier::fence_init();
             q.prefetch();
@@ -331,6 +439,14 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         }
         thread::sync_threads();
         block
+    }
+
+    /// The barrier at which the consumer ahead of this one arrives when it is this one's turn.
+    #[inline(always)]
+    fn turn(&self, consumer: u32) -> Mbarrier {
+        let first = barriers(R) - turns(R);
+        // SAFETY: there is one for each consumer where they take turns; each phase gets the arrivals that `new` says.
+        unsafe { Mbarrier::at_unchecked(self.barriers, first + consumer as usize) }
     }
 
     /// The barrier that the copies to a stage complete.
@@ -350,13 +466,14 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// The number of the first barrier of a stage.
     #[inline(always)]
     fn number(ring: Ring, stage: u32) -> usize {
-        let ring = match ring {
-            Ring::Queries(consumer) => consumer,
-            Ring::Keys => Self::CONSUMERS,
-            Ring::Values => Self::CONSUMERS + 1,
-            Ring::Bias(consumer) => Self::CONSUMERS + 2 + consumer,
+        let (stages, of_keys) = (STAGES as u32, barriers_of_keys(R) as u32);
+        let first = match ring {
+            Ring::Queries(consumer) => stages * consumer,
+            Ring::Keys => stages * Self::CONSUMERS,
+            Ring::Values => stages * Self::CONSUMERS + of_keys,
+            Ring::Bias(consumer) => stages * (Self::CONSUMERS + consumer) + 2 * of_keys,
         };
-        2 * (STAGES as u32 * ring + stage) as usize
+        2 * (first + stage) as usize
     }
 
     /// The memory of a stage.
@@ -364,12 +481,29 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     fn stage(&self, ring: Ring, stage: u32) -> Shared<T> {
         let stage = stage as usize;
         let (at, bytes) = match ring {
-            Ring::Queries(consumer) => ((stage * consumers(R) + consumer as usize) * q_bytes(R), q_bytes(R)),
-            Ring::Keys => (Self::K + stage * k_bytes(R), k_bytes(R)),
-            Ring::Values => (Self::V + stage * k_bytes(R), k_bytes(R)),
+            Ring::Queries(consumer) => {
+                let first = Self::of_consumers(|consumers| at_queries(R, consumers, FORMS));
+                let number = match R {
+                    32 => consumer as usize * STAGES + stage,
+                    _ => stage * consumers(R) + consumer as usize,
+                };
+                (first + number * q_bytes(R), q_bytes(R))
+            }
+            // Of short lines by turns, so that a stage is where it is however many there are.
+            Ring::Keys => (
+                at_keys(R) + if R == 32 { 2 * stage } else { stage } * k_bytes(R),
+                k_bytes(R),
+            ),
+            Ring::Values => {
+                let number = if R == 32 { 2 * stage + 1 } else { STAGES + stage };
+                (at_keys(R) + number * k_bytes(R), k_bytes(R))
+            }
             Ring::Bias(consumer) => {
-                let number = stage * consumers(R) + consumer as usize;
-                (plain_bytes(R) + number * BIAS_BYTES, BIAS_BYTES)
+                let number = match R {
+                    32 => consumer as usize * bias_stages(R) + stage,
+                    _ => stage * consumers(R) + consumer as usize,
+                };
+                (at_bias(R) + number * BIAS_BYTES, BIAS_BYTES)
             }
         };
         // SAFETY: it is among the tiles, or behind all else, where there is a bias.

@@ -46,6 +46,28 @@ impl<T: Half> Weights<T> {
     }
 }
 
+/// A consumer's turn to ask for products: so that one's are computed beside the exponentials of others.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The consumer, and the one whose turn is next.
+    own: u32,
+    next: u32,
+    /// The parity of the rounds so far. The first consumer's first turn is at once.
+    round: u32,
+}
+
+impl Turn {
+    #[inline(always)]
+    fn of(consumer: u32, consumers: u32) -> Self {
+        let next = consumer + 1;
+        Self {
+            own: consumer,
+            next: if next == consumers { 0 } else { next },
+            round: u32::from(consumer == 0),
+        }
+    }
+}
+
 /// What is said of the queries of a tile.
 #[derive(Clone, Copy)]
 struct Told {
@@ -98,6 +120,7 @@ where
         let leads = thread::thread_idx_x().is_multiple_of(128);
         let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
         let results = (row_of_warp, out, log_sums);
+        let mut turn = Turn::of(consumer, Self::consumers());
         self.full(Ring::Queries(consumer), of_q.stage).wait(of_q.round);
         let Some(mut told) = self.said(of_q.stage, consumer) else {
             return;
@@ -115,6 +138,12 @@ where
                 idle -= 1;
                 self.pass(Ring::Keys, &mut of_k);
                 self.pass(Ring::Values, &mut of_v);
+                self.take(&turn);
+                self.hand(&mut turn);
+            }
+            if Self::GIVES_BACK && told.is_one_hidden {
+                self.take(&turn);
+                self.hand(&mut turn);
             }
             let mut sums = Sums::NONE;
             let (values, weights) = self.values(
@@ -124,6 +153,7 @@ where
                 factor,
                 (&mut of_k, &mut of_v),
                 &mut sums,
+                &mut turn,
             );
             self.free(Ring::Queries(consumer), of_q.stage)
                 .arrive_if(!Self::FROM_REGISTERS);
@@ -147,11 +177,33 @@ where
             let values = unsafe { sum.wait_beside_newer() };
             weights.keep();
             self.free(Ring::Values, of_v.stage).arrive_if(leads);
-            of_v = of_v.next();
+            of_v = of_v.next_of(self.key_stages());
             self.store(&values, &sums, lines, results);
             told = next;
             scores = first.wait();
             self.give_back(Ring::Values, &told, &mut of_v);
+        }
+    }
+
+    /// Whether consumers may take turns.
+    const MAY_TAKE_TURNS: bool = R == 32 && !FORMS;
+
+    /// Waits for the consumer's turn, if they are taken. Each takes one for each tile of keys of the block but the last one, also for those that
+    /// its queries do not see: so all have as many.
+    #[inline(always)]
+    fn take(&self, turn: &Turn) {
+        if Self::MAY_TAKE_TURNS && self.has_turns() {
+            self.turn(turn.own).wait(turn.round);
+        }
+    }
+
+    /// Says that it is the next consumer's turn.
+    #[inline(always)]
+    fn hand(&self, turn: &mut Turn) {
+        if Self::MAY_TAKE_TURNS && self.has_turns() {
+            self.turn(turn.next)
+                .arrive_if(thread::thread_idx_x().is_multiple_of(32));
+            turn.round ^= 1;
         }
     }
 
@@ -174,7 +226,7 @@ where
         self.full(ring, place.stage).wait(place.round);
         self.free(ring, place.stage)
             .arrive_if(thread::thread_idx_x().is_multiple_of(128));
-        *place = place.next();
+        *place = place.next_of(self.key_stages());
     }
 
     /// What is said of the queries in a stage: their tile, and its sequence; `None` behind the last tile.
@@ -257,13 +309,14 @@ where
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
+        turn: &mut Turn,
     ) -> (Accumulator<R>, Weights<T>) {
         let leads = thread::thread_idx_x().is_multiple_of(128);
         let mut left = tiles - 1;
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         self.add_bias(&mut scores, *of_k);
-        *of_k = of_k.next();
+        *of_k = of_k.next_of(self.key_stages());
         self.hide(&mut scores, sequence, row, first + left);
         match R {
             32 => sums.weigh_first::<true>(&mut scores, factor),
@@ -284,16 +337,23 @@ where
             if !Self::ASKS_EARLY {
                 self.full(Ring::Keys, of_k.stage).wait(of_k.round);
             }
+            if Self::MAY_TAKE_TURNS {
+                self.full(Ring::Values, of_v.stage).wait(of_v.round);
+                self.take(turn);
+            }
             let next = self.scores(queries, of_k.stage);
-            self.full(Ring::Values, of_v.stage).wait(of_v.round);
+            if !Self::MAY_TAKE_TURNS {
+                self.full(Ring::Values, of_v.stage).wait(of_v.round);
+            }
             let sum = self.add_values(values, &weights, of_v.stage);
+            self.hand(turn);
             // SAFETY: the newest batch is that of the values.
             let mut scores = unsafe { next.wait_beside_newer() };
             queries.keep();
             // As above; the batch that is under way reads no keys.
             self.free(Ring::Keys, of_k.stage).arrive_if(leads);
             self.add_bias(&mut scores, *of_k);
-            *of_k = of_k.next();
+            *of_k = of_k.next_of(self.key_stages());
             self.hide(&mut scores, sequence, row, first + left);
             let factors = Self::weigh(sums, &mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
@@ -305,7 +365,7 @@ where
             values = sum.wait();
             weights.keep();
             self.free(Ring::Values, of_v.stage).arrive_if(leads);
-            *of_v = of_v.next();
+            *of_v = of_v.next_of(self.key_stages());
             weights = Weights::new(&scores);
             if let Some(factors) = factors {
                 values.update(|i, sum| sum * factors[i / 2 % 2]);

@@ -112,7 +112,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
         let at = [0, line as i32, 0, head as i32, tile.batch as i32];
         // SAFETY: as in `fill_queries`.
         unsafe { map.load(self.stage(ring, place.stage), at, full) };
-        *place = place.next();
+        *place = place.next_of(self.key_stages());
     }
     /// Has what is added to the scores of tile `number` of keys copied for each consumer, when it is done with what was there. `of_keys` is
     /// where these keys are in their ring.

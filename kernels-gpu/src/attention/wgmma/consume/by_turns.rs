@@ -6,7 +6,7 @@ use cuda_std::float::approximate;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Registers};
 
-use super::{Queries, Sums, have_read, store_line};
+use super::{Queries, Sums, Turn, have_read, store_line};
 use crate::attention::wgmma::{Block, CONSUMER_ROWS, Half, Place, Ring};
 use crate::attention::{Sequence, Tile};
 use crate::matmul::unroll;
@@ -94,13 +94,21 @@ where
         self.full(Ring::Keys, of_k.stage).wait(of_k.round);
         let scores = self.scores(queries, of_k.stage).wait();
         queries.keep();
-        let (values, weights) = self.values((queries, scores), of_queries, of_tiles, factor, (of_k, of_v), sums);
+        let (values, weights) = self.values(
+            (queries, scores),
+            of_queries,
+            of_tiles,
+            factor,
+            (of_k, of_v),
+            sums,
+            &mut Turn::of(0, 1),
+        );
         self.full(Ring::Values, of_v.stage).wait(of_v.round);
         let values = self.add_values(values, &weights, of_v.stage).wait();
         weights.keep();
         self.free(Ring::Values, of_v.stage)
             .arrive_if(thread::thread_idx_x().is_multiple_of(128));
-        *of_v = of_v.next();
+        *of_v = of_v.next_of(self.key_stages());
         values
     }
 
