@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How what a block's warps have becomes results: of several parts of the keys, the last block to come brings all together.
 
-use cuda_std::fence;
 use cuda_std::prelude::*;
 
 use super::{Block, DecodePlan, ELEMENTS, MOST_ROWS, Results, Sums, WARPS, lines};
@@ -54,8 +53,6 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         if column < dim {
             unsafe { to.parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
         }
-        // Seen by whoever sees the counter after the barrier.
-        fence::device();
     }
 
     /// Stores a row.
@@ -76,6 +73,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     /// Whether all blocks that have these rows have stored their parts, now that this one has. For all threads of the block.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn is_last(&self, plan: &DecodePlan, counters: SliceMut<'_, u32>) -> bool {
+        // What all threads have stored is seen by whoever sees the counter, since they have met ahead of it.
         thread::sync_threads();
         let count = || {
             let counter = counters.atomic(self.place.group);
