@@ -8,7 +8,7 @@ use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
 use kernels_gpu::attention::wgmma::gradients::{
-    self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
+    self, Exponents, LINES, MOST_CHAINS, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
 };
 use kernels_gpu::attention::wgmma::{
     CONSUMER_ROWS, COUNTERS, KEYS, blocks, consumers, dim, rows, shared_bytes, threads,
@@ -270,6 +270,22 @@ fn group(shape: &AttentionShape) -> u32 {
     heads.min(shape.batch * shape.key_head(shape.heads))
 }
 
+/// Among how many sums of each tile of queries blocks are divided. All blocks of a head begin with the same tile, and each waits for those ahead of it in its
+/// chain; but what sums there are more are stored and read again. They are worth it where a head has several blocks, and all sums, of so many tiles,
+/// stay in the cache; of long lines not with a mask, as blocks end one after another then.
+fn chains(shape: &AttentionShape, registers: usize, tiles: usize) -> usize {
+    let bytes = tiles * SUMS[0] * SUMS[1] * size_of::<f32>();
+    let most = match registers {
+        D64 => 32 << 20,
+        _ if shape.each_query_sees_all_keys() => 16 << 20,
+        _ => 0,
+    };
+    match shape.keys.div_ceil(ROWS as u32) > 3 && bytes <= most {
+        true => MOST_CHAINS,
+        false => 1,
+    }
+}
+
 /// By the kernel whose results take so many registers of a thread, as `K`'s do.
 fn launch_gradients<T, K>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
 where
@@ -288,10 +304,12 @@ where
         group: group(&task.shape),
         ..task.shape
     };
+    let blocks = of_keys(&shape).tiles(ROWS as u32);
     let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
+    let chains = chains(&shape, registers, tiles);
     let [lines, elements] = SUMS;
-    let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([tiles, lines, elements]))?;
-    let mut turns = stream.take_counters(gradients::COUNTERS + tiles)?;
+    let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([chains * tiles, lines, elements]))?;
+    let mut turns = stream.take_counters(gradients::COUNTERS + chains * tiles)?;
     let [mut dq, mut dk, mut dv] = task.results()?;
     let [factor, scale] = task.factors;
     {
@@ -315,10 +333,11 @@ where
                 factor,
                 scale,
             },
+            chains as u32,
         );
         let config = LaunchConfig {
             dynamic_shared: gradients::shared_bytes(registers, bias.is_some()),
-            ..LaunchConfig::new(of_keys(&shape).tiles(ROWS as u32), gradients::THREADS as u32)
+            ..LaunchConfig::new(blocks, gradients::THREADS as u32)
         };
         // SAFETY: the kernel's contract: threads, blocks and shared memory are those it is written for, as is the head dimension. The shape was
         // found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of five axes, in tiles as
@@ -328,7 +347,7 @@ where
         unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     }
     let config = LaunchConfig::new(tiles as u32, of_sums::THREADS as u32);
-    let args = (&sums, sequences(), &mut dq, &mut turns, shape, scale);
+    let args = (&sums, sequences(), &mut dq, &mut turns, shape, scale, chains as u32);
     // SAFETY: the kernel's contract: threads and blocks are as it wants them. The rest is as above.
     unsafe { stream.launch_on_tensor_cores::<T::GradientsOfSums>(&config, args)? };
     turns.give_back();

@@ -137,6 +137,7 @@ pub type HopperGradientsParams<T> = (
     SliceMut<'static, T>,
     AttentionShape,
     Exponents,
+    u32,
 );
 
 /// The parameters of [`attention_gradients_of_queries`](fn@wgmma::gradients::of_queries::attention_gradients_of_queries).
@@ -158,6 +159,7 @@ pub type GradientsOfSumsParams<T> = (
     SliceMut<'static, u32>,
     AttentionShape,
     f32,
+    u32,
 );
 
 /// The parameters of [`attention_bias_gradient_wgmma`](fn@wgmma::gradients::bias::attention_bias_gradient_wgmma).

@@ -180,6 +180,10 @@ pub struct Exponents {
     pub scale: f32,
 }
 
+/// Sums of the same tiles of queries that blocks are divided among, as every such block of a sequence's keys adds to the same. Blocks that begin together wait
+/// for one another at their first tile, each for all that are ahead of it among those.
+pub const MOST_CHAINS: usize = 2;
+
 /// The shape in which keys take the place of queries: for the order of their tiles, of which those of [`group`](AttentionShape::group) heads of keys
 /// are taken together.
 #[inline(always)]
@@ -203,9 +207,9 @@ pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
 /// [`attention_gradients_of_queries`](of_queries::attention_gradients_of_queries()) has of all queries. The results begin at multiples of 16 bytes and have the heads one after another, each in C order. With `FORMS`, `sequences` and the bias
 /// are as there; packed ones are in order, as blocks that add to one tile would else wait without end.
 ///
-/// `sums` is a map of three axes, tiles, as many as the shape has of [`queries`], and the lines and elements that [`SUMS`] says, with boxes of a tile, and
-/// no swizzle. `turns` are
-/// [`COUNTERS`] words and one for each such tile, all 0. Sums of tiles of which no query sees a key are left as they are.
+/// `sums` is a map of three axes, tiles, and the lines and elements that [`SUMS`] says, with boxes of a tile, and no swizzle: as many tiles as the shape has of
+/// [`queries`], for each of `chains` one after another, of which there is one at least. Every such block of a sequence's keys adds to the same. `turns` are
+/// [`COUNTERS`] words and one for each such tile, all 0. Sums of tiles to which no block adds, as no query of theirs sees its keys, are left as they are.
 #[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
@@ -221,6 +225,7 @@ pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bo
     dv: SliceMut<'_, T>,
     shape: AttentionShape,
     exponents: Exponents,
+    chains: u32,
 ) where
     [f32; R]: Registers,
 {
@@ -269,7 +274,7 @@ pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bo
         if warp == 0 {
             block.produce();
         } else if warp <= ADDERS && warp::elect() {
-            block.add(warp - 1, sums, turns);
+            block.add(warp - 1, chains, sums, turns);
         }
     } else {
         warpgroup::increase_registers::<240>();
@@ -377,13 +382,13 @@ impl Walk {
         self.row / ROWS as u32
     }
 
-    /// Queries from this one on are not seen by the keys ahead of the block's.
+    /// Queries from this one on are not seen by the keys of the block ahead of this one in its chain, nor by those ahead of these.
     #[inline(always)]
-    fn first_to_add(&self) -> u32 {
+    fn first_to_add(&self, chains: u32) -> u32 {
         let rows = ROWS as u32;
-        match self.row {
-            0 => 0,
-            row => self.sequence.queries_of_tile(row - rows, rows)[1],
+        match self.row.checked_sub(chains * rows) {
+            None => 0,
+            Some(row) => self.sequence.queries_of_tile(row, rows)[1],
         }
     }
 }

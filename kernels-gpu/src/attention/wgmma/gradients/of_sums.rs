@@ -7,8 +7,8 @@ use cuda_std::wgmma::Accumulator;
 
 use super::super::consume::store_line;
 use super::scores::{LINES, PRODUCTS};
-use super::{CONSUMERS, COUNTERS, FOURS, Half, SUMS};
-use crate::attention::{AttentionShape, Lines};
+use super::{CONSUMERS, COUNTERS, FOURS, Half, ROWS, SUMS};
+use crate::attention::{AttentionShape, Lines, divide};
 use crate::matmul::unroll;
 
 /// Threads of a block: one for each of the consumers', which has the same elements.
@@ -20,8 +20,8 @@ pub const THREADS: usize = 128 * CONSUMERS;
 /// # Safety
 ///
 /// A block has [`THREADS`] threads; the grid has one axis, with a block for each tile of the [`queries`](super::queries) that such a kernel has. The shape is
-/// valid for those, and its head dimension one that such a kernel has. `sums` are all tiles of that, `sequences` fit the shape, `out` begins at a
-/// multiple of 16 bytes and has the heads one after another, each in C order, and `turns` are that kernel's, which has ended.
+/// valid for those, and its head dimension one that such a kernel has. `sums` are all tiles of that, which had as many `chains`, `sequences` fit the shape,
+/// `out` begins at a multiple of 16 bytes and has the heads one after another, each in C order, and `turns` are that kernel's, which has ended.
 #[kernel(T = [bf16, f16], arch = "sm_90a", max_threads = THREADS)]
 pub unsafe fn attention_gradients_of_sums<T: Half>(
     sums: &[f32],
@@ -30,12 +30,14 @@ pub unsafe fn attention_gradients_of_sums<T: Half>(
     turns: SliceMut<'_, u32>,
     shape: AttentionShape,
     scale: f32,
+    chains: u32,
 ) {
     let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x());
     // SAFETY (of both): the kernel's contract: there are these, and one for each block.
     unsafe {
-        if thread == 0 {
-            turns.set_vec_unchecked(COUNTERS + block, [0]);
+        if thread < chains {
+            let all = thread::grid_dim_x() as usize;
+            turns.set_vec_unchecked(COUNTERS + thread as usize * all + block, [0]);
         }
         if block == 0 && (thread as usize) < COUNTERS {
             turns.set_vec_unchecked(thread as usize, [0]);
@@ -56,15 +58,28 @@ pub unsafe fn attention_gradients_of_sums<T: Half>(
     };
     let [begin, end] = sequence.keys_of_tile(row, queries);
     let head = tile.batch * shape.heads + tile.head;
-    let number = (head * shape.blocks(shape.queries, queries) + tile.row / queries) as usize;
+    let number = head * shape.blocks(shape.queries, queries) + tile.row / queries;
     let mut elements = Accumulator::<PRODUCTS>::zero();
-    if begin < end {
-        let from = number * SUMS[0] * SUMS[1] + 4 * thread as usize;
+    // The blocks of keys that the tile's queries see, one after another: of each chain one has stored, if there are as many.
+    let rows = ROWS as u32;
+    let blocks = if begin < end {
+        (end - 1) / rows - begin / rows + 1
+    } else {
+        0
+    };
+    let first = begin / rows;
+    let mut ahead = 0;
+    while ahead < chains && ahead < blocks {
+        let turn = first + ahead;
+        let chain = turn - divide(turn, chains) * chains;
+        let tile = (chain * thread::grid_dim_x() + number) as usize;
+        let from = tile * SUMS[0] * SUMS[1] + 4 * thread as usize;
         // SAFETY: in the tile, by the kernel's contract, at a multiple of 16 bytes.
         let fours = cuda_std::array::map([0, 1, 2, 3, 4, 5, 6, 7], |j| unsafe {
             sums.load_vec_unchecked::<4>(from + j * FOURS)
         });
-        elements.update(|i, _| fours[i / 4][i % 4]);
+        elements.update(|i, sum| sum + fours[i / 4][i % 4]);
+        ahead += 1;
     }
     // A consumer has half of the queries, or a piece of each.
     let consumer = thread / 128;
