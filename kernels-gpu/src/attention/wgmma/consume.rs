@@ -152,8 +152,7 @@ where
                 (told.first, told.tiles),
                 factor,
                 (&mut of_k, &mut of_v),
-                &mut sums,
-                &mut turn,
+                (&mut sums, &mut turn),
             );
             self.free(Ring::Queries(consumer), of_q.stage)
                 .arrive_if(!Self::FROM_REGISTERS);
@@ -308,8 +307,7 @@ where
         (first, tiles): (u32, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
-        sums: &mut Sums,
-        turn: &mut Turn,
+        (sums, turn): (&mut Sums, &mut Turn),
     ) -> (Accumulator<R>, Weights<T>) {
         let leads = thread::thread_idx_x().is_multiple_of(128);
         let mut left = tiles - 1;

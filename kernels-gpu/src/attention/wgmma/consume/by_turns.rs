@@ -94,15 +94,8 @@ where
         self.full(Ring::Keys, of_k.stage).wait(of_k.round);
         let scores = self.scores(queries, of_k.stage).wait();
         queries.keep();
-        let (values, weights) = self.values(
-            (queries, scores),
-            of_queries,
-            of_tiles,
-            factor,
-            (of_k, of_v),
-            sums,
-            &mut Turn::of(0, 1),
-        );
+        let of_thread = (sums, &mut Turn::of(0, 1));
+        let (values, weights) = self.values((queries, scores), of_queries, of_tiles, factor, (of_k, of_v), of_thread);
         self.full(Ring::Values, of_v.stage).wait(of_v.round);
         let values = self.add_values(values, &weights, of_v.stage).wait();
         weights.keep();
