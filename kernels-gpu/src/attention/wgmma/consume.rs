@@ -335,14 +335,13 @@ where
             if !Self::ASKS_EARLY {
                 self.full(Ring::Keys, of_k.stage).wait(of_k.round);
             }
-            if Self::MAY_TAKE_TURNS {
+            if Self::MAY_TAKE_TURNS && self.has_turns() {
+                // In a turn nothing is waited for. Without turns, scores are asked for ahead of this wait.
                 self.full(Ring::Values, of_v.stage).wait(of_v.round);
                 self.take(turn);
             }
             let next = self.scores(queries, of_k.stage);
-            if !Self::MAY_TAKE_TURNS {
-                self.full(Ring::Values, of_v.stage).wait(of_v.round);
-            }
+            self.full(Ring::Values, of_v.stage).wait(of_v.round);
             let sum = self.add_values(values, &weights, of_v.stage);
             self.hand(turn);
             // SAFETY: the newest batch is that of the values.
