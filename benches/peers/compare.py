@@ -4,18 +4,22 @@
     python3 benches/peers/compare.py PATH/TO/warpsmith [--sizes 1Mi,16Mi,256Mi] [--only expr_,add] [--out compare.json]
 
 One after another: ours, libraries.cu (which nvcc compiles for this GPU), libraries.py, ours again. What either side
-of a run drifts by, such as the GPU's clock, so meets both of ours. `--only` is that of `warpsmith bench`. `--out` keeps
-every row as measured, after each program, and `--from` makes the tables out of such files, without running anything.
+of a run drifts by, such as the GPU's clock, so meets both of ours. At last what torch.compile makes of expressions when
+it tries many kernels for each, which takes most of the time: `--untuned` leaves that out. `--only` is that of
+`warpsmith bench`. `--out` keeps every row as soon as it is measured, so that a run which is cut short is not lost, and
+`--from` makes the tables out of such files, without running anything.
 """
 
 import argparse
 import json
 import math
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,18 +66,26 @@ def parse_size(text: str) -> int:
     return int(digits) * unit
 
 
-def run(what: str, command: list[str | Path]) -> str:
-    """The program's standard output; what it says on the standard error is passed on, or belongs to its failure."""
+def run(what: str, command: list[str | Path], take: Callable[[str], None] | None = None) -> None:
+    """Runs a program, and gives `take` each line of its standard output as it comes; what it says on the standard error is
+    passed on."""
     print(f"{what} …", file=sys.stderr, flush=True)
+    begin = time.monotonic()
+    output = subprocess.DEVNULL if take is None else subprocess.PIPE
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        with subprocess.Popen(command, stdout=output, text=True, errors="replace") as program:
+            try:
+                for line in program.stdout or ():
+                    if take is not None and line.strip():
+                        take(line)
+            except BaseException:
+                program.kill()
+                raise
     except OSError as error:
         raise Failure(f"{what}: {command[0]} cannot be run: {error.strerror}") from error
-    if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout.strip() or "it said nothing"
-        raise Failure(f"{what} failed with {done.returncode}:\n{said}")
-    print(done.stderr, end="", file=sys.stderr, flush=True)
-    return done.stdout
+    if program.returncode != 0:
+        raise Failure(f"{what} failed with {program.returncode}")
+    print(f"{what}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
 
 def parse_rows(what: str, text: str) -> Rows:
@@ -94,36 +106,45 @@ def read_rows(path: Path, what: str | None = None) -> Rows:
     return parse_rows(what or str(path), text)
 
 
-def measure(warpsmith: Path, sizes: str, only: str | None, keep: Callable[[Rows], None]) -> Rows:
-    """Ours, both peers, ours again; nothing runs beside them. `keep` is given what there is after each of them, so that
-    a run that is cut short is not lost."""
-    numbers = [str(parse_size(size)) for size in sizes.split(",")]
-    chosen = [] if only is None else ["--only", only]
+def compile_libraries(to: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         raise Failure("nvcc is not on the PATH: libraries.cu needs a CUDA toolkit, which Warpsmith itself does not")
+    options = ["-O3", "-std=c++17", "-arch=native", HERE / "libraries.cu", "-lcublas", "-o", to]
+    run("compiling libraries.cu", [nvcc, *options])
+
+
+def measure(args: argparse.Namespace, rows: Rows, keep: Callable[[Rows], None]) -> None:
+    """Ours, the peers, ours again, and what is tuned; nothing runs beside them. They are put into `rows`, which `keep` is
+    given whenever there are more."""
+    warpsmith = args.warpsmith.resolve()
+    numbers = [str(parse_size(size)) for size in args.sizes.split(",")]
+    chosen = [] if args.only is None else ["--only", args.only]
     with tempfile.TemporaryDirectory() as folder:
-        libraries = Path(folder) / "libraries"
-        options = ["-O3", "-std=c++17", "-arch=native", HERE / "libraries.cu", "-lcublas", "-o", libraries]
-        run("compiling libraries.cu", [nvcc, *options])
+        libraries = args.libraries.resolve() if args.libraries else Path(folder) / "libraries"
+        if not libraries.exists():
+            compile_libraries(libraries)
 
-        def ours(which: str) -> Rows:
+        def ours(which: str) -> None:
             file, what = Path(folder) / f"ours-{which}.json", f"warpsmith bench, the {which} run"
-            run(what, [warpsmith, "bench", "--sizes", sizes, *chosen, "--json", file])
-            return read_rows(file, what)
-
-        python = [sys.executable, HERE / "libraries.py", *chosen, *numbers]
-        programs: list[Callable[[], Rows]] = [
-            lambda: ours("first"),
-            lambda: parse_rows("libraries.cu", run("libraries.cu", [libraries, *chosen, *numbers])),
-            lambda: parse_rows("libraries.py", run("libraries.py", python)),
-            lambda: ours("second"),
-        ]
-        rows: Rows = []
-        for program in programs:
-            rows += program()
+            run(what, [warpsmith, "bench", "--sizes", args.sizes, *chosen, "--json", file])
+            rows.extend(read_rows(file, what))
             keep(rows)
-        return rows
+
+        def theirs(what: str, command: list[str | Path]) -> None:
+            def take(line: str) -> None:
+                rows.extend(parse_rows(what, f"[{line}]"))
+                keep(rows)
+
+            run(what, [*command, *chosen, *numbers], take)
+
+        python: list[str | Path] = [sys.executable, HERE / "libraries.py"]
+        ours("first")
+        theirs("libraries.cu", [libraries])
+        theirs("libraries.py", python)
+        ours("second")
+        if not args.untuned:
+            theirs("libraries.py --tuned", [*python, "--tuned"])
 
 
 def read_row(row: dict[str, Any]) -> tuple[Key, str, Measured]:
@@ -215,6 +236,8 @@ def main() -> None:
     parser.add_argument("warpsmith", nargs="?", type=Path, help="the program, built with --release")
     parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="elements (default: %(default)s)")
     parser.add_argument("--only", metavar="PART,...", help="only the rows whose names contain one of these")
+    parser.add_argument("--libraries", type=Path, metavar="FILE", help="where libraries.cu is compiled to, if it was not before")
+    parser.add_argument("--untuned", action="store_true", help="without torch.compile's tuned kernels")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep every row as measured")
     parser.add_argument("--from", nargs="+", type=Path, metavar="FILE", dest="files", help="read rows, run nothing")
     args = parser.parse_args()
@@ -225,16 +248,29 @@ def main() -> None:
         if args.out:
             args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
+    def stop(number: int, _: object) -> None:
+        raise Failure(f"stopped by signal {number}")
+
+    rows: Rows = []
+    runs = "two runs, before and after those of most peers"
+    failure = None
+    signal.signal(signal.SIGTERM, stop)
     try:
         if args.files:
-            rows, runs = [row for file in args.files for row in read_rows(file)], "all runs in the files"
+            rows += [row for file in args.files for row in read_rows(file)]
+            runs = "all runs in the files"
             keep(rows)
         else:
-            rows = measure(args.warpsmith.resolve(), args.sizes, args.only, keep)
-            runs = "two runs, before and after the peers'"
-        print(markdown(collect(rows), runs))
+            measure(args, rows, keep)
     except (Failure, OSError) as error:
-        sys.exit(f"error: {error}")
+        failure = f"error: {error}"
+    # What was measured ahead of a failure, too.
+    try:
+        if rows:
+            print(markdown(collect(rows), runs))
+    except Failure as error:
+        failure = failure or f"error: {error}"
+    sys.exit(failure)
 
 
 if __name__ == "__main__":

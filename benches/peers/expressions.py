@@ -9,10 +9,9 @@ import cupy as cp
 import torch
 import torch.nn.functional as F
 
-from measure import bench, measure, rows, wanted
+from measure import bench, wanted
 
 CENTRE, EPSILON = 0.5, 1e-5
-MODES = ("default", "max-autotune-no-cudagraphs")
 
 
 def tanh_affine(x):
@@ -102,31 +101,36 @@ EAGER = {"expr_dot": torch.dot}
 
 
 def with_torch(n):
-    for name, (make, function) in EXPRESSIONS.items():
-        if not wanted(name):
-            continue
-        inputs = make(n)
-        eager = EAGER.get(name, function)
-        dtype = "f16" if "_f16" in name else "f32"
+    for name, inputs, dtype in inputs_of_rows(n):
+        eager = EAGER.get(name, EXPRESSIONS[name][1])
         bench(name, "PyTorch", dtype, inputs[0].numel(), lambda: eager(*inputs))
-        with_compile(name, dtype, function, inputs)
+        with_compile(name, dtype, inputs, "default", "torch.compile")
 
 
-def with_compile(name, dtype, function, inputs):
-    """By the mode that makes the faster kernels."""
-    measured = []
-    for mode in MODES:
-        # What was compiled for other sizes would count towards the recompilations that are allowed.
-        torch.compiler.reset()
-        compiled = torch.compile(function, dynamic=False, mode=mode)
-        before = time.perf_counter()
-        compiled(*inputs)
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - before
-        n = inputs[0].numel()
-        print(f"{name} of {n}: torch.compile, {mode}: first call {seconds:.3f} s", file=sys.stderr, flush=True)
-        measured.append(measure(name, "torch.compile", dtype, n, lambda: compiled(*inputs)))
-    rows.append(min(measured, key=lambda row: row["ms_median"]))
+def with_tuned(n):
+    """The kernels that torch.compile has chosen by trying many for each expression, which takes it up to 10 s."""
+    for name, inputs, dtype in inputs_of_rows(n):
+        with_compile(name, dtype, inputs, "max-autotune-no-cudagraphs", "torch.compile, tuned")
+
+
+def inputs_of_rows(n):
+    """The name, inputs and type of each row that is wanted."""
+    for name, (make, _) in EXPRESSIONS.items():
+        if wanted(name):
+            yield name, make(n), "f16" if "_f16" in name else "f32"
+
+
+def with_compile(name, dtype, inputs, mode, peer):
+    # What was compiled for other sizes would count towards the recompilations that are allowed.
+    torch.compiler.reset()
+    compiled = torch.compile(EXPRESSIONS[name][1], dynamic=False, mode=mode)
+    before = time.perf_counter()
+    compiled(*inputs)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - before
+    n = inputs[0].numel()
+    print(f"{name} of {n}: torch.compile, {mode}: first call {seconds:.3f} s", file=sys.stderr, flush=True)
+    bench(name, peer, dtype, n, lambda: compiled(*inputs))
 
 
 # In C++, of inputs that are given names. CuPy replaces those in the text of a reduction, also within other names, as x in expf.

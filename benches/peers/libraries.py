@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py [--only PART,...] N [N ...]
+"""The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py [--only PART,...] [--tuned] N [N ...]
 
-Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
+Prints a JSON object a line, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
 random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3. As in
 `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that takes the
 host, so that the times are without the host's launching (but for calls that wait for the GPU: CuPy's bincount).
 
-`--only` is that of `warpsmith bench`: the rows whose names contain one of the parts. How long torch.compile takes the
-rows of expressions at first is said on the standard error.
+`--only` is that of `warpsmith bench`: the rows whose names contain one of the parts. `--tuned`: expressions alone, by
+torch.compile's mode max-autotune-no-cudagraphs, where its default is the mode otherwise. How long it takes them at first is
+said on the standard error.
 """
 
 import argparse
-import json
 import math
 
 import cupy as cp
@@ -21,7 +21,7 @@ import torch
 import ampere
 import expressions
 import networks
-from measure import bench, parts, rows, wanted
+from measure import bench, parts, wanted
 
 
 def with_torch(n):
@@ -194,13 +194,14 @@ def pictures_of_cupy(n):
 parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
 parser.add_argument("sizes", nargs="+", type=int, metavar="N", help="elements")
 parser.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="PART,...", help="parts of rows' names")
+parser.add_argument("--tuned", action="store_true", help="torch.compile's tuned kernels alone")
 args = parser.parse_args()
 parts += args.only
+works = (with_torch, with_cupy, expressions.with_torch, expressions.with_cupy, networks.with_torch)
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream), cp.cuda.ExternalStream(stream.cuda_stream):
     for n in args.sizes:
-        for work in (with_torch, with_cupy, expressions.with_torch, expressions.with_cupy, networks.with_torch):
+        for work in (expressions.with_tuned,) if args.tuned else works:
             work(n)
             torch.cuda.empty_cache()
             cp.get_default_memory_pool().free_all_blocks()
-print(json.dumps(rows))

@@ -15,6 +15,9 @@ const WARM_UP: usize = 3;
 /// the host between the events. 100 calls of five kernels and more took 600 µs so, of 43.
 const CALLS_AHEAD: usize = 32;
 
+/// How often calls are timed at most until the host has queued them while their head start lasted.
+const ATTEMPTS: u32 = 3;
+
 /// What a fill writes, in bytes.
 const FILL_BYTES: usize = 256 << 20;
 
@@ -80,8 +83,9 @@ impl Bench {
 
     /// Calls `launch` once, which writes `out`, checks that, and times the call.
     ///
-    /// What a call takes the host is what the last one of the warm-up took it, events included: by then all is compiled
-    /// and loaded.
+    /// What a call takes the host is what the fastest one of the warm-up took it, events included. Where the host was held up
+    /// later, so that the GPU was done with its head start before the last call was queued, they are timed again behind a
+    /// longer one, up to three times.
     ///
     /// # Errors
     ///
@@ -99,22 +103,43 @@ impl Bench {
             launch(out)?;
             Ok((start, self.stream.record()?))
         };
-        let mut host_time = Duration::ZERO;
+        let mut host_time = Duration::MAX;
         for _ in 0..WARM_UP {
             let before = Instant::now();
             timed()?;
-            host_time = before.elapsed();
+            host_time = host_time.min(before.elapsed());
         }
+        let mut least: Option<Times> = None;
+        for attempt in 1..=ATTEMPTS {
+            let (times, is_ahead) = self.attempt(&mut timed, host_time * attempt)?;
+            if is_ahead {
+                return Ok(times);
+            }
+            least = Some(least.map_or(times, |least| if times.median < least.median { times } else { least }));
+        }
+        Ok(least.expect("an attempt"))
+    }
+
+    /// Times the calls once, and says whether all were queued before their head start was over. Else the host was held up, or a
+    /// call waits for the GPU, and times are the host's in part.
+    fn attempt(
+        &self,
+        timed: &mut impl FnMut() -> warpsmith::Result<(Event, Event)>,
+        host_time: Duration,
+    ) -> warpsmith::Result<(Times, bool)> {
         let mut events = Vec::with_capacity(self.repeats);
+        let mut is_ahead = true;
         while events.len() < self.repeats {
-            let calls = CALLS_AHEAD.min(self.repeats - events.len());
+            let first = events.len();
+            let calls = CALLS_AHEAD.min(self.repeats - first);
             self.head_start(host_time * calls as u32)?;
             for _ in 0..calls {
                 events.push(timed()?);
             }
+            is_ahead &= self.is_simulator || !events[first].0.is_reached()?;
         }
         let times = events.iter().map(|(start, end)| end.elapsed_since(start));
-        Ok(Times::of(times.collect::<warpsmith::Result<Vec<_>>>()?))
+        Ok((Times::of(times.collect::<warpsmith::Result<Vec<_>>>()?), is_ahead))
     }
 
     /// Gives a GPU work for twice the time that the host needs to queue the calls that follow: fills of memory. A GPU
