@@ -4,9 +4,10 @@
 use std::cmp::Ordering;
 use std::fmt::Display;
 
+use kernels_gpu::num::Num;
 use ndarray::{Array1, Array2, ArrayD, Axis, array, s};
-use warpsmith::ops::{self, Sort};
-use warpsmith::{DeviceArray, Error, bf16, f16};
+use warpsmith::ops::{self, CastTo, Side, Sort};
+use warpsmith::{DeviceArray, Element, Error, bf16, f16};
 
 use crate::common::*;
 
@@ -57,18 +58,22 @@ fn assert_sorted<T: Ordered>(x: &Array2<T>, what: &str) {
     }
 }
 
-/// Lengths around warps, tiles and what a digit of a row's number counts.
-const SHAPES: [(usize, usize); 10] = [
+/// Lengths around the units of a thread, of a warp and of a block, tiles, and what a digit of a row's number counts.
+const SHAPES: [(usize, usize); 14] = [
     (1, 2),
-    (1, 33),
-    (1, 2047),
+    (70, 3),
+    (300, 8),
+    (260, 9),
+    (17, 16),
+    (33, 17),
+    (20, 64),
+    (5, 257),
+    (3, 513),
+    (2, 1024),
     (1, 2049),
     (1, 4096),
+    (2, 4097),
     (1, 4099),
-    (2, 2500),
-    (5, 257),
-    (256, 3),
-    (260, 9),
 ];
 
 fn sort<T: Ordered>() {
@@ -230,6 +235,196 @@ fn quantiles() {
     assert_eq!(upload(&array![-inf, 1.0, inf]).quantile(0.5).unwrap(), 1.0);
     assert!(upload(&array![1.0, f32::NAN, 2.0]).quantile(0.0).unwrap().is_nan());
     assert!(upload(&array![1.0, -f32::NAN, 2.0]).median().unwrap().is_nan());
+}
+
+/// Of each lane, by itself.
+fn quantiles_along_an_axis<T>()
+where
+    T: Ordered + ops::Number<Mean: Element + ops::Number> + CastTo<f64>,
+    f64: CastTo<T::Mean>,
+{
+    for shape in [(1, 1), (7, 2), (3, 9), (2, 600)] {
+        let x = Array2::from_shape_vec(shape, random::<T>(shape.0 * shape.1, shape.1 as u64)).unwrap();
+        let device = upload(&x);
+        for axis in [Axis(0), Axis(1)] {
+            for q in [0.0, 0.3, 0.5, 1.0] {
+                let found = device.quantile_axis(axis, q).unwrap().to_ndarray().unwrap();
+                let wanted: Vec<_> = x
+                    .lanes(axis)
+                    .into_iter()
+                    .map(|lane| upload(&lane).quantile(q).unwrap())
+                    .collect();
+                assert_eq!(found.len(), wanted.len());
+                for (&found, &wanted) in found.iter().zip(&wanted) {
+                    let (found, wanted) = (Num::to_f64(found), Num::to_f64(wanted));
+                    assert!(
+                        found == wanted || found.is_nan() && wanted.is_nan(),
+                        "{found}, {wanted}"
+                    );
+                }
+            }
+        }
+    }
+}
+for_types!(quantiles_along_an_axis: f32 f64 f16 bf16 i32 u8 u64);
+
+#[test]
+fn medians_along_an_axis_of_what_is_not_usual() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let x = array![
+        [inf, inf, 1.0, -inf],
+        [nan, 0.0, 1.0, 2.0],
+        [-nan, nan, 1.0, 2.0],
+        [-0.0, -0.0, 3.0, 3.0],
+        [inf, 1.0, inf, inf]
+    ];
+    let found = upload(&x).median_axis(Axis(1)).unwrap().to_ndarray().unwrap();
+    assert_eq!(found.to_vec()[3..], [1.5, inf]);
+    assert_eq!(found[0], inf);
+    assert!(found[1].is_nan() && found[2].is_nan());
+    let x = upload(&Array2::<f64>::zeros((0, 3)));
+    assert_eq!(x.median_axis(Axis(1)).unwrap().shape(), [0]);
+    let error = x.median_axis(Axis(0)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Empty {
+                operation: "median_axis",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(matches!(
+        x.quantile_axis(Axis(1), 2.0),
+        Err(Error::Parameter {
+            operation: "quantile_axis",
+            ..
+        })
+    ));
+    assert!(matches!(
+        x.quantile_axis(Axis(2), 0.5),
+        Err(Error::Axes {
+            operation: "quantile_axis",
+            ..
+        })
+    ));
+}
+
+/// Each value among so many numbers in order, of which some are values too.
+fn searches<T: Ordered>() {
+    for len in [0, 1, 2, 3, 7, 8, 9, 255, 1000] {
+        let mut sorted = random::<T>(len, 1);
+        sorted.sort_by(|&a, &b| a.order(b));
+        for values in [0, 1, 5, 1025] {
+            let mut values = random::<T>(values, 2);
+            values
+                .iter_mut()
+                .zip(&sorted)
+                .step_by(3)
+                .for_each(|(value, &x)| *value = x);
+            for side in [Side::Left, Side::Right] {
+                let found = upload(&Array1::from(sorted.clone()))
+                    .searchsorted(&upload_vec(&values), side)
+                    .unwrap()
+                    .to_ndarray()
+                    .unwrap();
+                assert_eq!(found.len(), values.len());
+                for (&value, &found) in values.iter().zip(&found) {
+                    // As NumPy compares: zeros are equal, and NaN is behind all.
+                    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+                    let is_before = |x: T| match (is_nan(x), is_nan(value)) {
+                        (true, other) => other && side == Side::Right,
+                        (_, true) => true,
+                        _ => x < value || side == Side::Right && x == value,
+                    };
+                    let wanted = sorted.iter().filter(|&&x| is_before(x)).count();
+                    assert_eq!(found, wanted as u64, "{value} of {len}, {side:?}");
+                }
+            }
+        }
+    }
+}
+for_types!(searches: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+#[test]
+fn searches_of_zeros_and_nan() {
+    let sorted = upload(&array![
+        f64::NEG_INFINITY,
+        -1.0,
+        -0.0,
+        -0.0,
+        0.0,
+        0.5,
+        f64::INFINITY,
+        f64::NAN,
+        -f64::NAN
+    ]);
+    let values = array![[0.0, -0.0, f64::NAN], [-f64::NAN, f64::INFINITY, f64::NEG_INFINITY]];
+    let of = |side| {
+        sorted
+            .searchsorted(&upload(&values), side)
+            .unwrap()
+            .to_ndarray()
+            .unwrap()
+    };
+    assert_eq!(of(Side::Left), array![[2, 2, 7], [7, 6, 0]]);
+    assert_eq!(of(Side::Right), array![[5, 5, 9], [9, 7, 1]]);
+    // The least integer has a float's bits of −0.
+    let sorted = upload(&array![i32::MIN, i32::MIN, -1, 0, i32::MAX]);
+    let found = sorted
+        .searchsorted(&upload(&array![i32::MIN, 0, i32::MAX]), Side::Right)
+        .unwrap();
+    assert_eq!(found.to_ndarray().unwrap(), array![2, 4, 5]);
+}
+
+#[test]
+fn searches_of_any_layout() {
+    let x: ArrayD<f32> = layout_base(3);
+    let sorted = upload(&array![-3.0f32, -1.5, 0.0, 2.0, 2.5, 100.0]);
+    let every_other = sorted.slice(s![..;2]).unwrap();
+    for (what, view) in layouts(&x) {
+        let found = every_other
+            .searchsorted(&upload(&view), Side::Left)
+            .unwrap()
+            .to_ndarray()
+            .unwrap();
+        let wanted = view.mapv(|x| [-3.0, 0.0, 2.5].iter().filter(|&&edge| edge < x || x.is_nan()).count() as u64);
+        assert_eq!(found, wanted, "{what}");
+    }
+    assert_eq!(
+        sorted
+            .flip(Axis(0))
+            .unwrap()
+            .isin(&every_other)
+            .unwrap()
+            .to_ndarray()
+            .unwrap(),
+        array![0, 1, 0, 1, 0, 1]
+    );
+}
+
+#[test]
+fn elements_among_others() {
+    let x = array![[1.0f32, f32::NAN, -0.0], [7.0, f32::INFINITY, 2.0]];
+    let others = array![[2.0, f32::NAN], [0.0, 8.0]];
+    assert_eq!(
+        upload(&x).isin(&upload(&others)).unwrap().to_ndarray().unwrap(),
+        array![[0, 0, 1], [0, 0, 1]]
+    );
+    let none = upload(&Array1::<f32>::zeros(0));
+    assert_eq!(
+        upload(&x).isin(&none).unwrap().to_ndarray().unwrap(),
+        Array2::<u8>::zeros((2, 3))
+    );
+    assert!(none.isin(&upload(&x)).unwrap().is_empty());
+    let x = Array1::from(random::<u16>(3000, 1));
+    let others = random::<u16>(500, 2);
+    let wanted = x.mapv(|x| u8::from(others.contains(&x)));
+    assert_eq!(
+        upload(&x).isin(&upload_vec(&others)).unwrap().to_ndarray().unwrap(),
+        wanted
+    );
 }
 
 #[test]

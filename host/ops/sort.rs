@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements in order, and what follows from it: where they were, which of them there are, how many of each, and quantiles.
+//! Elements in order, and what follows from it: where they were, which of them there are, and how many of each.
 
 use kernels_gpu::compiled::{Number, Sort};
 use kernels_gpu::op::Sum;
+use kernels_gpu::sort::rows::{self, RowWord};
 use kernels_gpu::sort::{DIGIT_BITS, DIGITS, Pass, THREADS, tile_len};
 use ndarray::{Axis, Dimension, Ix1, s};
 
@@ -66,8 +67,7 @@ impl<T: Element + Sort, D: Dimension> DeviceArrayRef<T, D> {
             return self.to_array();
         }
         let lanes = self.lanes_along(axis.index())?;
-        let (sorted, _) = sorted("sort", &lanes, len, Wanted::Elements)?;
-        of_lanes(sorted, self.raw_dim(), axis.index())
+        of_lanes(elements_of_rows("sort", &lanes, len)?, self.raw_dim(), axis.index())
     }
 
     /// The places along an axis that the elements have in this array, in the order of the elements: NumPy's `argsort`, with
@@ -108,17 +108,7 @@ impl<T: Element + Sort, D: Dimension> DeviceArrayRef<T, D> {
             return DeviceArray::zeros(stream, self.raw_dim());
         }
         let lanes = self.lanes_along(axis.index())?;
-        let (_, places) = sorted("argsort", &lanes, len, Wanted::Places)?;
-        let mut places = places.cast::<u64>()?;
-        let rows = self.len() / len;
-        if rows > 1 {
-            // Where the lane begins.
-            let first = DeviceArray::range(stream, 0, self.len() as u64, len as u64)?;
-            let mut of_rows = places.into_shape((rows, len))?;
-            of_rows.sub_assign(&first.into_shape((rows, 1))?)?;
-            places = of_rows.into_shape(self.len())?;
-        }
-        of_lanes(places, self.raw_dim(), axis.index())
+        of_lanes(places_of_rows("argsort", &lanes, len)?, self.raw_dim(), axis.index())
     }
 }
 
@@ -187,87 +177,14 @@ impl<T: Element + Sort + Number, D: Dimension> DeviceArrayRef<T, D> {
         Ok((elements.take(Axis(0), &first)?, counts))
     }
 
-    /// The number below which the part `q` of all elements is, from 0, the least, to 1, the largest: NumPy's `quantile`. Between
-    /// two elements, it is as far between them as `q` is (`method="linear"`). NaN if any element is. Its type is that of a
-    /// [`mean`](Self::mean): the float itself, and `f64` for integers; it is computed in `f64`.
-    ///
-    /// # Cost
-    ///
-    /// That of a [`sort`](Self::sort) of all elements. For several quantiles sort once, and [`get`](Self::get) the elements.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Empty`] for an empty array, [`Error::Parameter`] unless `q` is from 0 to 1, [`Error::Shape`] for 2³² elements or
-    /// more; those of an allocation and a launch; waits for the result, so also those of earlier kernels.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[4.0f32, 1.0], [3.0, 2.0]])?;
-    /// assert_eq!((x.quantile(0.25)?, x.median()?, x.quantile(1.0)?), (1.75, 2.5, 4.0));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn quantile(&self, q: f64) -> Result<T::Mean> {
-        self.quantile_of("quantile", q)
-    }
-
-    /// The [`quantile`](Self::quantile) of ½: the middle one of the elements, or the mean of both.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`quantile`](Self::quantile).
-    pub fn median(&self) -> Result<T::Mean> {
-        self.quantile_of("median", 0.5)
-    }
-
-    fn quantile_of(&self, operation: &'static str, q: f64) -> Result<T::Mean> {
-        if !(0.0..=1.0).contains(&q) {
-            return Err(Error::Parameter {
-                operation,
-                parameter: "q",
-                given: q.to_string(),
-                wanted: "a number from 0 to 1".into(),
-            });
-        }
-        if self.is_empty() {
-            return Err(Error::Empty {
-                operation,
-                shape: self.shape().to_vec(),
-            });
-        }
-        let elements = self.all_sorted(operation)?;
-        let last = elements.len() - 1;
-        let largest = elements.get(last)?;
-        if is_nan(largest) {
-            return Ok(T::mean_from(f64::NAN));
-        }
-        let place = q * last as f64;
-        let below = place.floor() as usize;
-        let [low, high] = [below, (below + 1).min(last)].map(|place| elements.get(place).map(T::to_f64));
-        let (low, high, part) = (low?, high?, place - below as f64);
-        // Either may be infinite.
-        let between = if low == high || part == 0.0 {
-            low
-        } else {
-            low * (1.0 - part) + high * part
-        };
-        Ok(T::mean_from(between))
-    }
-
     /// All elements in order.
-    fn all_sorted(&self, operation: &'static str) -> Result<DeviceArray<T, Ix1>> {
+    pub(super) fn all_sorted(&self, operation: &'static str) -> Result<DeviceArray<T, Ix1>> {
         let elements = self.in_order()?;
         let elements = elements.in_shape(Ix1(self.len()));
         if self.len() <= 1 {
             return elements.to_array();
         }
-        Ok(sorted(operation, &elements, self.len(), Wanted::Elements)?.0)
+        elements_of_rows(operation, &elements, self.len())
     }
 
     /// All elements in order, and the places of those that differ from the one before them.
@@ -290,9 +207,55 @@ impl<T: Element + Sort + Number, D: Dimension> DeviceArrayRef<T, D> {
 }
 
 /// Whether a number is none.
-fn is_nan<T: PartialOrd>(x: T) -> bool {
+pub(super) fn is_nan<T: PartialOrd>(x: T) -> bool {
     x.partial_cmp(&x).is_none()
 }
+
+/// The elements of rows of `len` elements, each sorted by itself. There are two elements at least.
+fn elements_of_rows<T: Element + Sort>(
+    operation: &'static str,
+    x: &DeviceArrayRef<T, Ix1>,
+    len: usize,
+) -> Result<DeviceArray<T, Ix1>> {
+    if len > rows::most::<KeyOf<T>>() {
+        return Ok(sorted(operation, x, len, Wanted::Elements)?.0);
+    }
+    let mut out = DeviceArray::uninit(x.stream(), Ix1(x.len()))?;
+    let config = tiles(x.len() / len, rows::rows_of_block::<KeyOf<T>>(len), rows::THREADS);
+    let args = (Words::of::<T, _>(x), len as u32, T::PASS, WordsMut::of(&mut out));
+    x.stream().launch::<T::Rows>(&config, args)?;
+    Ok(out)
+}
+
+/// The places in their row of the elements of rows of `len`, in their order. There are two elements at least.
+fn places_of_rows<T: Element + Sort>(
+    operation: &'static str,
+    x: &DeviceArrayRef<T, Ix1>,
+    len: usize,
+) -> Result<DeviceArray<u64, Ix1>> {
+    let (stream, rows) = (x.stream(), x.len() / len);
+    if len <= rows::most::<PlacedOf<T>>() {
+        let mut out = DeviceArray::uninit(stream, Ix1(x.len()))?;
+        let config = tiles(rows, rows::rows_of_block::<PlacedOf<T>>(len), rows::THREADS);
+        stream.launch::<T::RowPlaces>(&config, (Words::of::<T, _>(x), len as u32, T::PASS, &mut out))?;
+        return Ok(out);
+    }
+    let (_, places) = sorted(operation, x, len, Wanted::Places)?;
+    let places = places.cast::<u64>()?;
+    if rows == 1 {
+        return Ok(places);
+    }
+    let first_of_row = DeviceArray::range(stream, 0, x.len() as u64, len as u64)?;
+    let mut of_rows = places.into_shape((rows, len))?;
+    of_rows.sub_assign(&first_of_row.into_shape((rows, 1))?)?;
+    of_rows.into_shape(x.len())
+}
+
+/// What short rows are sorted by.
+type KeyOf<T> = <<T as Sort>::Word as RowWord>::Key;
+
+/// What they are sorted by where places are wanted.
+type PlacedOf<T> = <<T as Sort>::Word as RowWord>::Placed;
 
 /// The elements of rows of `len` elements, each sorted by itself, or their places in `x`. There are two elements at least.
 fn sorted<T: Element + Sort>(

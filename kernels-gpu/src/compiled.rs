@@ -46,7 +46,10 @@ pub use products::{
     ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm,
     WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
-pub use rows::{CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, Sort, TopK, TopKParams};
+pub use rows::{
+    CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, SearchSortedParams, Sort,
+    SortRowsParams, TopK, TopKParams,
+};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).

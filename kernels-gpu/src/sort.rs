@@ -16,7 +16,7 @@
 //!
 //! Elements stay as they are: what orders them is made of their bits when they are loaded ([`Pass`]). They may have places with
 //! them, which go where they go. And a digit may be one of the row that a place is in: with passes for these behind the others,
-//! rows are sorted each by itself.
+//! rows are sorted each by itself. Rows that a block has room for want no passes: [`rows`] sorts them in one launch.
 
 use bytemuck::Pod;
 use cuda_block::storage;
@@ -25,6 +25,9 @@ use cuda_std::prelude::*;
 use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 
 use crate::matmul::unroll;
+
+pub mod rows;
+pub mod search;
 
 /// Threads of a block: one for each digit.
 pub const THREADS: usize = DIGITS;
@@ -45,11 +48,20 @@ const WARPS: usize = THREADS / WARP_SIZE as usize;
 const MOST_ITEMS: usize = 16;
 
 /// The bits of an element.
-pub trait Word: Pod + Send + Sync {
+pub trait Word: Pod + Ord + Send + Sync {
     /// Elements that a thread treats.
     const ITEMS: usize;
 
-    /// Its key from the lowest bit of the digit on, in a pass that is of the elements.
+    /// Its key, in a pass that is of the elements.
+    fn key(self, pass: Pass) -> Self;
+
+    /// The element that has this key.
+    fn of_key(key: Self, pass: Pass) -> Self;
+
+    /// The greatest key of what comes before it, as −0 is +0, and all NaN are one: of what is less or, if that `is_behind`, equal, too.
+    fn last_before(self, pass: Pass, is_behind: bool) -> Option<Self>;
+
+    /// Its key from the lowest bit of the digit on.
     fn digit(self, pass: Pass) -> u32;
 }
 
@@ -59,14 +71,47 @@ macro_rules! words {
             const ITEMS: usize = $items;
 
             #[inline(always)]
-            fn digit(self, pass: Pass) -> u32 {
-                const SIGN: $type = 1 << ($type::BITS - 1);
-                let flipped = match self & SIGN {
+            fn key(self, pass: Pass) -> Self {
+                let flipped = match self >> ($type::BITS - 1) {
                     0 => pass.positive,
                     _ => pass.negative,
                 };
-                let key = (self ^ flipped as $type).wrapping_sub(pass.least as $type);
-                key.wrapping_shr(pass.shift) as u32
+                (self ^ flipped as $type).wrapping_sub(pass.least as $type)
+            }
+
+            #[inline(always)]
+            fn of_key(key: Self, pass: Pass) -> Self {
+                let changed = key.wrapping_add(pass.least as $type);
+                // The highest bit is changed by both, or by neither.
+                let flipped = match changed >> ($type::BITS - 1) ^ pass.positive as $type >> ($type::BITS - 1) {
+                    0 => pass.positive,
+                    _ => pass.negative,
+                };
+                changed ^ flipped as $type
+            }
+
+            #[inline(always)]
+            fn last_before(self, pass: Pass, is_behind: bool) -> Option<Self> {
+                // There are as many NaN with a sign as keys are less than the changed bits, and as many without; integers have none.
+                let nans = pass.least as $type;
+                let last_number = $type::MAX.wrapping_sub(nans.wrapping_mul(2));
+                let minus_zero = ($type::MAX >> 1).wrapping_sub(nans);
+                let plus_zero = minus_zero.wrapping_add(1);
+                let key = self.key(pass);
+                // The least and the greatest of those that are equal.
+                let [least, greatest] = if key > last_number {
+                    [last_number.wrapping_add(1), $type::MAX]
+                } else if nans != 0 && (key == minus_zero || key == plus_zero) {
+                    [minus_zero, plus_zero]
+                } else {
+                    [key; 2]
+                };
+                if is_behind { Some(greatest) } else { least.checked_sub(1) }
+            }
+
+            #[inline(always)]
+            fn digit(self, pass: Pass) -> u32 {
+                self.key(pass).wrapping_shr(pass.shift) as u32
             }
         }
     )*};

@@ -3,7 +3,7 @@
 
 use ndarray::{Array1, Array2, Ix1, Ix2, array, s};
 use warpsmith::dlpack::DLManagedTensor;
-use warpsmith::ops::{self, Border};
+use warpsmith::ops::{self, Border, Side};
 
 use super::*;
 
@@ -104,6 +104,19 @@ pub const WORK: &[(&str, Work)] = &[
     ("different values", |_, stream| {
         let x = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
         assert_eq!(x.unique_counts()?.1.sum()?, 6);
+        Ok(())
+    }),
+    ("medians, places among edges, members", |_, stream| {
+        let x = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+        assert_eq!(x.median_axis(Axis(0))?.to_ndarray()?, array![2.5, 3.5, 4.5]);
+        let edges = DeviceArray::from_ndarray(stream, &array![1.0, 3.0, 6.0])?;
+        assert_eq!(edges.searchsorted(&x, Side::Right)?.sum()?, 11);
+        assert_eq!(x.isin(&edges)?.sum()?, 3);
+        Ok(())
+    }),
+    ("sorting of more than a block sorts", |_, stream| {
+        let x = DeviceArray::<u8, _>::ones(stream, 4097)?;
+        assert_eq!(x.argsort(Axis(0))?.max()?, 4096);
         Ok(())
     }),
     ("arrays that are joined, padded, turned and repeated", |_, stream| {

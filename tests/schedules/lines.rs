@@ -5,7 +5,7 @@ use kernels_gpu::scan::lookback;
 use ndarray::{Axis, Ix1};
 use warpsmith::ops::{
     All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
-    ScanAlgorithm, ScanTree, ScatterAdd, Sort, Sum, TopK, Variance,
+    ScanAlgorithm, ScanTree, ScatterAdd, Side, Sort, Sum, TopK, Variance,
 };
 use warpsmith::{DeviceArray, Generator, bf16, f16};
 
@@ -143,12 +143,19 @@ fn top_k<T: Value + TopK>(run: &mut Run) {
 }
 
 fn sort<T: Value + Sort>(run: &mut Run) {
-    let (rows, columns) = (1 + run.len(3), 20 + run.len(3000));
-    let x = run.array::<T, _>((rows, columns));
+    let x = run.array::<T, _>((2, 4100));
     run.keep(x.sort(Axis(1)));
     run.keep(x.argsort(Axis(1)));
-    let x = run.array::<T, _>(columns);
-    run.keep(x.sort(Axis(0)));
+    // A warp's rows, and those of several.
+    for most in [100, 2000] {
+        let (rows, columns) = (1 + run.len(5), 1 + run.len(most));
+        let x = run.array::<T, _>((rows, columns));
+        run.keep(x.sort(Axis(1)));
+        run.keep(x.argsort(Axis(1)));
+    }
+    let (sorted, values) = (run.vector::<T>(300), run.vector::<T>(2000));
+    let sorted = run.ok(sorted.sort(Axis(0)));
+    run.keep(sorted.searchsorted(&values, Side::Right));
 }
 
 fn random(run: &mut Run) {

@@ -9,7 +9,9 @@ use cuda_std::launch::SafeKernel;
 use super::sealed::Sealed;
 use crate::num::Num;
 use crate::pool::{self, Windows};
-use crate::sort::{Pass, Word, count_digits, move_by_digit};
+use crate::sort::rows::{RowWord, argsort_rows, sort_rows};
+use crate::sort::search::search_sorted;
+use crate::sort::{Pass, count_digits, move_by_digit};
 use crate::top_k::{self, Parts, Ranked};
 
 /// The parameters of [`max_pool`](fn@pool::max_pool) and [`average_pool`](fn@pool::average_pool), and of the latter's gradient.
@@ -100,13 +102,19 @@ pub type MoveByDigitParams<W> = (
     SliceMut<'static, u32>,
 );
 
+/// The parameters of [`sort_rows`](fn@sort_rows) and, with places as the output, of [`argsort_rows`](fn@argsort_rows).
+pub type SortRowsParams<W, R> = (&'static [W], u32, Pass, SliceMut<'static, R>);
+
+/// The parameters of [`search_sorted`](fn@search_sorted).
+pub type SearchSortedParams<W> = (&'static [W], &'static [W], Pass, u32, SliceMut<'static, u64>);
+
 /// Elements that can be sorted: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64`.
 ///
 /// Floats are in the order of their `total_cmp`, but that NaN with a sign comes behind all others, too.
 pub trait Sort: Sealed + Pod + Send + Sync {
     /// Numbers of as many bits.
     #[doc(hidden)]
-    type Word: Word;
+    type Word: RowWord;
     /// How the bits are ordered, with digits of the lowest bits.
     #[doc(hidden)]
     const PASS: Pass;
@@ -116,6 +124,15 @@ pub trait Sort: Sealed + Pod + Send + Sync {
     /// The kernel that moves elements.
     #[doc(hidden)]
     type Move: SafeKernel<Params = MoveByDigitParams<Self::Word>>;
+    /// The kernel that sorts short rows.
+    #[doc(hidden)]
+    type Rows: SafeKernel<Params = SortRowsParams<Self::Word, Self::Word>>;
+    /// The kernel that finds their places.
+    #[doc(hidden)]
+    type RowPlaces: SafeKernel<Params = SortRowsParams<Self::Word, u64>>;
+    /// The kernel that searches sorted elements.
+    #[doc(hidden)]
+    type Search: SafeKernel<Params = SearchSortedParams<Self::Word>>;
 }
 
 macro_rules! sorts {
@@ -125,6 +142,9 @@ macro_rules! sorts {
             const PASS: Pass = $order;
             type Count = count_digits<$word>;
             type Move = move_by_digit<$word>;
+            type Rows = sort_rows<$word>;
+            type RowPlaces = argsort_rows<$word>;
+            type Search = search_sorted<$word>;
         }
     )*};
 }

@@ -7,7 +7,7 @@ use half::bf16;
 use warpsmith::dlpack::DLManagedTensor;
 use warpsmith::expr::{self, Expr};
 use warpsmith::ndarray::{Array1, Array2, Axis, Ix1, Ix2, array, s};
-use warpsmith::ops::{self, Border, ScanAlgorithm, Sum};
+use warpsmith::ops::{self, Border, ScanAlgorithm, Side, Sum};
 use warpsmith::optim::{self, Adam, Sgd};
 use warpsmith::{
     Checks, Device, DeviceArray, DeviceGridBarrier, Generator, LaunchConfig, Module, PinnedArray, Pipeline, Result,
@@ -181,6 +181,11 @@ fn arrays() -> Result<()> {
         v.take(Axis(0), &k.argsort(Axis(0))?)?.to_ndarray()?,
         array![4.0, 8.0, 2.0]
     );
+    assert_eq!(m.median_axis(Axis(1))?.shape(), m.quantile_axis(Axis(1), 0.9)?.shape());
+    let edges = DeviceArray::from_ndarray(stream, &array![0.0f32, 4.0])?;
+    assert_eq!(edges.searchsorted(&v, Side::Left)?.to_ndarray()?, array![1, 1, 2]);
+    assert_eq!(edges.searchsorted(&v, Side::Right)?.to_ndarray()?, array![1, 2, 2]);
+    assert_eq!(m.isin(&v)?.shape(), [3, 4]);
     let diff = v.slice(s![1..])?.sub(&v.slice(s![..-1])?)?;
     assert_eq!(diff.to_ndarray()?, array![2.0, 4.0]);
     assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
