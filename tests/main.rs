@@ -24,6 +24,7 @@ mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+mod einsum;
 mod expr;
 mod expr_apply;
 mod expr_compile;

@@ -10,6 +10,7 @@ mod cast;
 mod compare;
 mod convolve;
 mod create;
+mod einsum;
 mod elementwise;
 mod format;
 mod histogram;
@@ -36,6 +37,7 @@ mod transpose;
 
 pub use attention::{Attend, Attention, Sequences};
 pub use convolve::{Convolution, Convolve, PaddingMode};
+pub use einsum::einsum;
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};

@@ -21,6 +21,15 @@ pub const WORK: &[(&str, Work)] = &[
         assert_eq!(x.convolve(&depthwise).groups(2).padding(1).compute()?.max()?, 9.0);
         Ok(())
     }),
+    ("products over labelled axes", |_, stream| {
+        let x = DeviceArray::<f32, _>::ones(stream, (2, 3, 4))?.into_dyn();
+        let operands = [x.view(), x.view()];
+        assert_eq!(ops::einsum("bij,bkj->bki", &operands)?.sum()?, 72.0);
+        // Copied, summed, multiplied.
+        assert_eq!(ops::einsum("bij,kij->kb", &[x.view(), x.flip(Axis(1))?])?.sum()?, 48.0);
+        assert_eq!(ops::einsum("bij,bij->j", &operands)?.sum()?, 24.0);
+        Ok(())
+    }),
     ("pooling", |_, stream| {
         let numbers = Array4::from_shape_fn((1, 4, 4, 1), |(_, i, j, _)| (4 * i + j) as f32);
         let x = DeviceArray::from_ndarray(stream, &numbers)?;

@@ -186,6 +186,9 @@ fn arrays() -> Result<()> {
     assert_eq!(edges.searchsorted(&v, Side::Left)?.to_ndarray()?, array![1, 1, 2]);
     assert_eq!(edges.searchsorted(&v, Side::Right)?.to_ndarray()?, array![1, 2, 2]);
     assert_eq!(m.isin(&v)?.shape(), [3, 4]);
+    let weights = DeviceArray::<f32, _>::ones(stream, 4)?;
+    let sums = ops::einsum("ij,j->i", &[m.view().into_dyn(), weights.view().into_dyn()])?;
+    assert_eq!(sums.shape(), [3]);
     let diff = v.slice(s![1..])?.sub(&v.slice(s![..-1])?)?;
     assert_eq!(diff.to_ndarray()?, array![2.0, 4.0]);
     assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
