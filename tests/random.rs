@@ -146,6 +146,17 @@ fn certain_and_impossible() {
         99_999
     );
     assert_eq!(generator.integers(stream(), 1000, 7..8i32).unwrap().min().unwrap(), 7);
+    // Of the type that literals have where nothing else says.
+    assert!(
+        elements(&generator.integers(stream(), 10, 0..5).unwrap())
+            .iter()
+            .all(|x: &i32| (0..5).contains(x))
+    );
+    assert!(
+        elements(&generator.integers(stream(), 10, 2..=5).unwrap())
+            .iter()
+            .all(|x: &i32| (2..=5).contains(x))
+    );
     assert_eq!(
         generator.normal(stream(), 1000, 2.5f64, 0.0).unwrap().max().unwrap(),
         2.5

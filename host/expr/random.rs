@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers as parts of expressions: functions of the elements' places, which read nothing.
 
-use std::ops::{Range, RangeBounds};
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
@@ -14,10 +14,10 @@ use super::graph::problem::Problem;
 use super::graph::{Node, Part, binary, cast, ternary};
 use super::value::Value;
 use crate::layout::checked_len;
-use crate::ops::Generator;
 use crate::ops::random::{
     BERNOULLI_PER_BLOCK, Refused, bernoulli_threshold, check_normal, integer_parameters, uniform_parameters,
 };
+use crate::ops::{Generator, IntegerRange};
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
@@ -137,7 +137,7 @@ impl Generator {
     pub fn integers_expr<T: RandomInteger + Value, D: Dimension>(
         &mut self,
         shape: impl IntoDimension<Dim = D>,
-        range: impl RangeBounds<T>,
+        range: impl IntegerRange<T>,
     ) -> Expr<'static, T, D> {
         let numbers = || -> Part<'static> {
             let parameters = integer_parameters(range)?.map(number);

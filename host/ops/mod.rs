@@ -57,7 +57,7 @@ pub use matmul::{
 };
 pub use per_axis::PerAxis;
 pub use pool::Pooling;
-pub use random::Generator;
+pub use random::{Generator, IntegerRange};
 pub use scan::ScanAlgorithm;
 pub use search::Side;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays of random numbers.
 
-use std::ops::{Bound, Range, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use cuda_std::random::Philox4x32;
 use kernels_gpu::compiled::{RandomFloat, RandomInteger};
@@ -13,6 +13,32 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
+
+/// The ranges of [`Generator::integers`]: all of the standard library whose bounds are the integers themselves, and pairs of
+/// [`Bound`]s.
+///
+/// [`RangeBounds`] is of ranges of references, too, so that by itself it leaves open of which type the integers of `0..10` are. Of
+/// these there is one for each type, and so that is [`i32`] where nothing else says.
+///
+/// ```
+/// use warpsmith::{Device, Generator};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let dice = Generator::new(1).integers(device.default_stream(), 100, 1..=6)?;
+/// assert!(dice.max()? <= 6_i32);
+/// # Ok(())
+/// # }
+/// ```
+pub trait IntegerRange<T>: RangeBounds<T> {}
+
+impl<T> IntegerRange<T> for Range<T> {}
+impl<T> IntegerRange<T> for RangeInclusive<T> {}
+impl<T> IntegerRange<T> for RangeFrom<T> {}
+impl<T> IntegerRange<T> for RangeTo<T> {}
+impl<T> IntegerRange<T> for RangeToInclusive<T> {}
+impl<T> IntegerRange<T> for RangeFull {}
+impl<T> IntegerRange<T> for (Bound<T>, Bound<T>) {}
 
 /// A generator of random arrays: Philox 4×32-10, as [`cuda_std::random`] has it.
 ///
@@ -264,7 +290,7 @@ impl Generator {
         &mut self,
         stream: &Stream,
         shape: impl IntoDimension<Dim = D>,
-        range: impl RangeBounds<T>,
+        range: impl IntegerRange<T>,
     ) -> Result<DeviceArray<T, D>> {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
         DeviceArray::made(stream, shape.into_dimension(), &mut |out| {
@@ -279,7 +305,7 @@ impl Generator {
     /// As [`integers`](Self::integers), but for those of an allocation.
     pub fn integers_into<T: RandomInteger, D: Dimension>(
         &mut self,
-        range: impl RangeBounds<T>,
+        range: impl IntegerRange<T>,
         out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
         let [low, last] = integer_parameters(range)?;
@@ -441,7 +467,7 @@ pub(crate) fn check_normal<T: RandomFloat>(mean: T, standard_deviation: T) -> Ch
 }
 
 /// The least integer of the range, and how much greater the greatest one is.
-pub(crate) fn integer_parameters<T: RandomInteger>(range: impl RangeBounds<T>) -> Checked<[T; 2]> {
+pub(crate) fn integer_parameters<T: RandomInteger>(range: impl IntegerRange<T>) -> Checked<[T; 2]> {
     let low = match range.start_bound() {
         Bound::Included(&start) => Some(start),
         Bound::Excluded(&start) => start.neighbours()[1],
