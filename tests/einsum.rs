@@ -56,7 +56,7 @@ fn check(subscripts: &str, shapes: &[&[usize]]) {
                 _ => operand(&shape.iter().map(|length| 2 * length).collect::<Vec<_>>(), seed),
             })
             .collect();
-        let device: Vec<DeviceArray<f32, IxDyn>> = host.iter().map(|operand| upload(operand)).collect();
+        let device: Vec<DeviceArray<f32, IxDyn>> = host.iter().map(upload).collect();
         let mut views: Vec<DeviceView<f32, IxDyn>> = device.iter().map(|operand| operand.view()).collect();
         let mut wanted: Vec<ArrayViewD<f32>> = host.iter().map(|operand| operand.view()).collect();
         for (view, wanted) in views.iter_mut().zip(&mut wanted) {

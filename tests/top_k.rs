@@ -55,7 +55,16 @@ fn assert_found<T: Ordered>(x: &Array2<T>, k: usize, what: &str) {
 }
 
 /// Lengths around warps, batches, blocks and parts.
-const LENGTHS: [(usize, usize); 7] = [(9, 1), (3, 31), (17, 64), (2, 65), (5, 257), (2, 4095), (1, 4097)];
+const LENGTHS: [(usize, usize); 8] = [
+    (9, 1),
+    (3, 31),
+    (17, 64),
+    (2, 65),
+    (3, 256),
+    (5, 257),
+    (2, 4095),
+    (1, 4097),
+];
 
 fn top_k<T: Ordered>() {
     for (rows, len) in LENGTHS {
@@ -69,9 +78,20 @@ fn top_k<T: Ordered>() {
 }
 for_types!(top_k: f32 f64 f16 bf16 i32);
 
+/// More than a warp keeps.
+fn many<T: Ordered>() {
+    for (rows, len) in [(5, 65), (2, 1000), (1, 2048)] {
+        let x = Array2::from_shape_vec((rows, len), random::<T>(rows * len, len as u64)).unwrap();
+        for k in [65, len] {
+            assert_found(&x, k, "any numbers");
+        }
+    }
+}
+for_types!(many: f32 f64 f16 bf16 i32);
+
 #[test]
 fn rows_in_any_order_have_the_same() {
-    for (len, ks) in [(300, &[3, 40][..]), (5000, &[40]), (33_001, &[3])] {
+    for (len, ks) in [(200, &[3, 200][..]), (600, &[3, 40]), (5000, &[40]), (33_001, &[3])] {
         for &k in ks {
             let of = |f: fn(usize) -> i32| Array2::from_shape_fn((1, len), |(_, i)| f(i));
             assert_found(&of(|i| i as i32), k, "ascending");
@@ -130,11 +150,16 @@ fn any_axis_and_any_strides() {
 #[test]
 fn none_and_too_many() {
     let stream = device().default_stream();
-    let x = DeviceArray::<f32, _>::zeros(stream, (3, 70)).unwrap();
+    let x = DeviceArray::<f32, _>::zeros(stream, (3, 4097)).unwrap();
     assert_eq!(x.top_k(Axis(1), 0).unwrap().0.shape(), [3, 0]);
     assert_eq!(
         x.top_k(Axis(1), 65).unwrap_err().to_string(),
-        "top_k: k: given 65, wanted at most 64, and at most 70, the length of axis 1"
+        "top_k: k: given 65, wanted at most 64, where axis 1 has length 4097"
+    );
+    let x = DeviceArray::<f64, _>::zeros(stream, (3, 70)).unwrap();
+    assert_eq!(
+        x.top_k(Axis(1), 71).unwrap_err().to_string(),
+        "top_k: k: given 71, wanted at most 70, where axis 1 has length 70"
     );
     assert!(matches!(x.top_k(Axis(0), 4), Err(Error::Parameter { .. })));
     assert!(matches!(x.top_k(Axis(2), 1), Err(Error::Axes { .. })));

@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The largest elements along an axis.
 
-use kernels_gpu::compiled::TopK;
+use kernels_gpu::compiled::{Sort, TopK};
+use kernels_gpu::sort::rows::{self, RowWord};
 use kernels_gpu::top_k::{MAX_PART, MOST, Parts, THREADS};
 use ndarray::{Axis, Dimension, Ix1};
 
 use super::lanes::of_lanes;
+use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::LaunchConfig;
+use crate::launch::{LaunchConfig, Words, WordsMut};
 
 /// Rows of fewer elements are a warp's each, others a block's.
 const LONG: usize = 4096;
+
+/// Whether rows of `len` elements are sorted: where that was as fast, on an H100, as a warp that keeps the best.
+fn is_sorted<T>(len: usize, k: usize) -> bool {
+    // A warp that keeps more than its lanes merges twice as many.
+    let short = if k > 32 { 512 } else { 128 };
+    // Keys with their places are half as wide.
+    let narrow = if size_of::<T>() <= 2 { 2 } else { 1 };
+    len <= short * narrow || k > MOST
+}
 
 /// Elements of a part of a row, where rows are in parts.
 const PART: usize = 1 << 14;
@@ -23,21 +34,23 @@ const BLOCKS: usize = 1024;
 /// The largest elements.
 impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
     /// The `k` largest elements along an axis, the largest first, and their places: PyTorch's `topk`. Both results have the
-    /// shape of this array but for the axis, along which they have `k` elements; `k` is at most 64.
+    /// shape of this array but for the axis, along which they have `k` elements; `k` is at most 64 where the axis is longer than 4096 (of
+    /// `f64`, 2048), otherwise any.
     ///
     /// NaN counts as larger than every number, and −0 as equal to +0. Of equal elements, those whose place is lower come first, and
     /// are taken. So there is one result, and its bits are the same on every device. For the smallest, negate the elements.
     ///
     /// # Cost
     ///
-    /// Elements are read once, and where rows along the axis are few and long, what is left of their parts once more: nearly all cost
-    /// one comparison, since they are below what has been found. Rows that ascend, where every element is among the largest so far,
-    /// take several times as long. Along another axis than the last, elements are copied first.
+    /// Along a short axis, of up to 128 elements (512 for a `k` above 32, and twice as many of 16 bits), and for a `k` above 64, all of
+    /// each lane are sorted, in one launch. Along longer ones elements are read once, and where rows along the axis are few and long, what
+    /// is left of their parts once more: nearly all cost one comparison, since they are below what has been found. Rows that ascend, where
+    /// every element is among the largest so far, take several times as long. Along another axis than the last, elements are copied first.
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] if there is no such axis; [`Error::Parameter`] if `k` is greater than 64 or than the length of the axis; those of
-    /// an allocation and a launch.
+    /// [`Error::Axes`] if there is no such axis; [`Error::Parameter`] if `k` is greater than the length of the axis, or than 64 along a
+    /// long one; those of an allocation and a launch.
     ///
     /// # Examples
     ///
@@ -57,12 +70,17 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
     pub fn top_k(&self, axis: Axis, k: usize) -> Result<(DeviceArray<T, D>, DeviceArray<u64, D>)> {
         self.layout.check_axis("top_k", axis.index())?;
         let len = self.shape()[axis.index()];
-        if k > MOST.min(len) {
+        let most = if len <= longest_sorted::<T>() {
+            len
+        } else {
+            MOST.min(len)
+        };
+        if k > most {
             return Err(Error::Parameter {
                 operation: "top_k",
                 parameter: "k",
                 given: k.to_string(),
-                wanted: format!("at most {MOST}, and at most {len}, the length of axis {}", axis.index()),
+                wanted: format!("at most {most}, where axis {} has length {len}", axis.index()),
             });
         }
         let mut dim = self.raw_dim();
@@ -96,6 +114,9 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
             return Ok((DeviceArray::uninit(stream, Ix1(0))?, none));
         }
         let (x, len) = (self.lanes_along(axis)?, self.len() / rows);
+        if is_sorted::<T>(len, k) {
+            return top_k_of_short(&x, len, k);
+        }
         let wanted = (len / PART).min(BLOCKS.div_ceil(rows)).max(len.div_ceil(MAX_PART / 2));
         let in_parts = parts(rows, len, k, wanted.max(1));
         let found = find(&x, &none, in_parts)?;
@@ -104,6 +125,30 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
             count => find(&found.0, &found.1, parts(rows, count as usize * k, k, 1)),
         }
     }
+}
+
+/// The most elements of a row that is sorted.
+fn longest_sorted<T: TopK>() -> usize {
+    rows::most::<PlacedOf<T>>()
+}
+
+/// What rows are sorted by.
+type PlacedOf<T> = <<T as Sort>::Word as RowWord>::Placed;
+
+/// Of rows of `len` elements, no more than [are sorted](longest_sorted), by sorting them.
+fn top_k_of_short<T: Element + TopK>(
+    x: &DeviceArrayRef<T, Ix1>,
+    len: usize,
+    k: usize,
+) -> Result<(DeviceArray<T, Ix1>, DeviceArray<u64, Ix1>)> {
+    let (stream, rows) = (x.stream(), x.len() / len);
+    let mut values = DeviceArray::uninit(stream, Ix1(rows * k))?;
+    let mut indices = DeviceArray::uninit(stream, Ix1(rows * k))?;
+    let of_block = rows::rows_of_block::<PlacedOf<T>>(len);
+    let (words, out) = (Words::of::<T, _>(x), WordsMut::of(&mut values));
+    let args = (words, len as u32, k as u32, T::PASS, out, &mut indices);
+    stream.launch::<T::ShortRows>(&tiles(rows, of_block, rows::THREADS), args)?;
+    Ok((values, indices))
 }
 
 /// Rows of that many elements in so many parts, of each of which `k` elements are found.

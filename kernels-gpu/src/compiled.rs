@@ -48,7 +48,7 @@ pub use products::{
 };
 pub use rows::{
     CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, SearchSortedParams, Sort,
-    SortRowsParams, TopK, TopKParams,
+    SortRowsParams, TopK, TopKParams, TopKRowsParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

@@ -58,8 +58,14 @@ pub trait Word: Pod + Ord + Send + Sync {
     /// The element that has this key.
     fn of_key(key: Self, pass: Pass) -> Self;
 
-    /// The greatest key of what comes before it, as −0 is +0, and all NaN are one: of what is less or, if that `is_behind`, equal, too.
+    /// The least and the greatest key of those that equal it, as −0 is +0, and all NaN are one.
+    fn equal_keys(self, pass: Pass) -> [Self; 2];
+
+    /// The greatest key of what comes before it: of what is less or, if that `is_behind`, equal, too.
     fn last_before(self, pass: Pass, is_behind: bool) -> Option<Self>;
+
+    /// Its key counted from the greatest on, one for all that are equal.
+    fn key_from_greatest(self, pass: Pass) -> Self;
 
     /// Its key from the lowest bit of the digit on.
     fn digit(self, pass: Pass) -> u32;
@@ -91,22 +97,31 @@ macro_rules! words {
             }
 
             #[inline(always)]
-            fn last_before(self, pass: Pass, is_behind: bool) -> Option<Self> {
+            fn equal_keys(self, pass: Pass) -> [Self; 2] {
                 // There are as many NaN with a sign as keys are less than the changed bits, and as many without; integers have none.
                 let nans = pass.least as $type;
                 let last_number = $type::MAX.wrapping_sub(nans.wrapping_mul(2));
                 let minus_zero = ($type::MAX >> 1).wrapping_sub(nans);
                 let plus_zero = minus_zero.wrapping_add(1);
                 let key = self.key(pass);
-                // The least and the greatest of those that are equal.
-                let [least, greatest] = if key > last_number {
+                if key > last_number {
                     [last_number.wrapping_add(1), $type::MAX]
                 } else if nans != 0 && (key == minus_zero || key == plus_zero) {
                     [minus_zero, plus_zero]
                 } else {
                     [key; 2]
-                };
+                }
+            }
+
+            #[inline(always)]
+            fn last_before(self, pass: Pass, is_behind: bool) -> Option<Self> {
+                let [least, greatest] = self.equal_keys(pass);
                 if is_behind { Some(greatest) } else { least.checked_sub(1) }
+            }
+
+            #[inline(always)]
+            fn key_from_greatest(self, pass: Pass) -> Self {
+                !self.equal_keys(pass)[1]
             }
 
             #[inline(always)]

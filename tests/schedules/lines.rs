@@ -134,12 +134,15 @@ fn scatter<T: Value + ScatterAdd>(run: &mut Run) {
 }
 
 fn top_k<T: Value + TopK>(run: &mut Run) {
-    let (rows, columns) = (run.len(9), 20 + run.len(300));
-    let k = run.len(20);
-    let x = run.array::<T, _>((rows, columns));
-    let (values, indices) = run.ok(x.top_k(Axis(1), k));
-    run.keep(Ok(values));
-    run.keep(Ok(indices));
+    // Short rows and longer ones.
+    for least in [20, 260] {
+        let (rows, columns) = (run.len(9), least + run.len(100));
+        let k = run.len(20);
+        let x = run.array::<T, _>((rows, columns));
+        let (values, indices) = run.ok(x.top_k(Axis(1), k));
+        run.keep(Ok(values));
+        run.keep(Ok(indices));
+    }
 }
 
 fn sort<T: Value + Sort>(run: &mut Run) {

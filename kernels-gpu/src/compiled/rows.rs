@@ -9,7 +9,7 @@ use cuda_std::launch::SafeKernel;
 use super::sealed::Sealed;
 use crate::num::Num;
 use crate::pool::{self, Windows};
-use crate::sort::rows::{RowWord, argsort_rows, sort_rows};
+use crate::sort::rows::{RowWord, argsort_rows, sort_rows, top_k_rows};
 use crate::sort::search::search_sorted;
 use crate::sort::{Pass, count_digits, move_by_digit};
 use crate::top_k::{self, Parts, Ranked};
@@ -72,17 +72,31 @@ pub type TopKParams<T> = (
     SliceMut<'static, u64>,
 );
 
+/// The parameters of [`top_k_rows`](fn@top_k_rows).
+pub type TopKRowsParams<W> = (
+    &'static [W],
+    u32,
+    u32,
+    Pass,
+    SliceMut<'static, W>,
+    SliceMut<'static, u64>,
+);
+
 /// Elements whose largest are found: `f32`, `f64`, `f16`, `bf16` and `i32`.
-pub trait TopK: Sealed + Ranked {
+pub trait TopK: Sealed + Ranked + Sort {
     /// The kernel.
     #[doc(hidden)]
     type Kernel: SafeKernel<Params = TopKParams<Self>>;
+    /// The kernel for short rows.
+    #[doc(hidden)]
+    type ShortRows: SafeKernel<Params = TopKRowsParams<Self::Word>>;
 }
 
 macro_rules! top_ks {
     ($($type:ty),*) => {$(
         impl TopK for $type {
             type Kernel = top_k::top_k<$type>;
+            type ShortRows = top_k_rows<<$type as Sort>::Word>;
         }
     )*};
 }

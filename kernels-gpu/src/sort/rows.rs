@@ -94,8 +94,8 @@ pub trait RowWord: Word {
     /// The element that has this key.
     fn from_key(key: Self::Key, pass: Pass) -> Self;
 
-    /// Its key and place.
-    fn placed(self, place: u32, pass: Pass) -> Self::Placed;
+    /// A key and a place.
+    fn placed(key: Self, place: u32) -> Self::Placed;
 
     /// The place.
     fn place(placed: Self::Placed) -> u32;
@@ -118,8 +118,8 @@ macro_rules! words {
             }
 
             #[inline(always)]
-            fn placed(self, place: u32, pass: Pass) -> $placed {
-                (self.key(pass) as $placed) << PLACE_BITS | place as $placed
+            fn placed(key: Self, place: u32) -> $placed {
+                (key as $placed) << PLACE_BITS | place as $placed
             }
 
             #[inline(always)]
@@ -156,7 +156,9 @@ pub const fn rows_of_block<K: Key>(len: usize) -> usize {
 /// A block's rows.
 #[derive(Clone, Copy)]
 struct Rows {
-    /// The number of their first element.
+    /// The number of the first one.
+    first: usize,
+    /// The number of its first element.
     start: usize,
     /// How many they are.
     count: u32,
@@ -167,13 +169,14 @@ struct Rows {
 }
 
 impl Rows {
-    /// Those of rows of `len` elements, one at least, which are so many together.
+    /// Of so many rows of `len` elements, one at least.
     #[inline(always)]
-    fn of_block<K: Key>(len: u32, elements: usize) -> Self {
+    fn of_block<K: Key>(len: u32, all: usize) -> Self {
         let log = filled::<K>(len as usize).trailing_zeros();
-        let (most, all) = (most::<K>() >> log, elements / len as usize);
+        let most = most::<K>() >> log;
         let first = Ord::min((thread::block_idx_x() as usize).wrapping_mul(most), all);
         Self {
+            first,
             start: first.wrapping_mul(len as usize),
             count: Ord::min(all.wrapping_sub(first), most) as u32,
             len,
@@ -413,7 +416,7 @@ pub fn sort_rows<T: RowWord>(x: &[T], len: u32, pass: Pass, out: SliceMut<'_, T>
     if !is_launched::<T::Key>(len as usize) {
         return;
     }
-    let rows = Rows::of_block::<T::Key>(len, Ord::min(x.len(), out.len()));
+    let rows = Rows::of_block::<T::Key>(len, Ord::min(x.len(), out.len()) / len as usize);
     // SAFETY: the rows are in bounds.
     let own = unsafe { x.get_unchecked(rows.start..) };
     let load = |number: u32| match rows.element(number) {
@@ -447,12 +450,12 @@ pub fn argsort_rows<T: RowWord>(x: &[T], len: u32, pass: Pass, out: SliceMut<'_,
     if !is_launched::<T::Placed>(len as usize) {
         return;
     }
-    let rows = Rows::of_block::<T::Placed>(len, Ord::min(x.len(), out.len()));
+    let rows = Rows::of_block::<T::Placed>(len, Ord::min(x.len(), out.len()) / len as usize);
     // SAFETY: the rows are in bounds.
     let own = unsafe { x.get_unchecked(rows.start..) };
     let load = |number: u32| match rows.element(number) {
         // SAFETY: an element of the rows; a single element is always aligned.
-        Some((at, place)) => unsafe { own.load_vec_unchecked::<1>(at as usize)[0] }.placed(place, pass),
+        Some((at, place)) => T::placed(unsafe { own.load_vec_unchecked::<1>(at as usize)[0] }.key(pass), place),
         None => T::Placed::LAST,
     };
     // SAFETY: so many threads, as asked above.
@@ -463,6 +466,52 @@ pub fn argsort_rows<T: RowWord>(x: &[T], len: u32, pass: Pass, out: SliceMut<'_,
             // SAFETY: as for what was read.
             unsafe { out.set_vec_unchecked(rows.start.wrapping_add(at as usize), [T::place(key) as u64]) };
         }
+    };
+    // SAFETY: so many threads, as asked above; what is sorted, no other warp reads.
+    unsafe { keys.store(store) };
+}
+
+/// The `k` largest elements of each row of `len`, from the largest, and the places that they have in it. Of equal elements the first comes
+/// first; NaN is above every number, and −0 equal to +0. `x` has the rows one after another, `values` and `indices` have `k` elements for
+/// each, `k` at least one and `len` at most. Blocks of [`THREADS`] threads, one for each [`rows_of_block`] of
+/// [`Placed`](RowWord::Placed).
+#[kernel(T = [u16, u32, u64], max_threads = THREADS)]
+pub fn top_k_rows<T: RowWord>(
+    x: &[T],
+    len: u32,
+    k: u32,
+    pass: Pass,
+    values: SliceMut<'_, T>,
+    indices: SliceMut<'_, u64>,
+) {
+    if !is_launched::<T::Placed>(len as usize) || k == 0 || k > len {
+        return;
+    }
+    let results = Ord::min(values.len(), indices.len()) / k as usize;
+    let rows = Rows::of_block::<T::Placed>(len, Ord::min(x.len() / len as usize, results));
+    // SAFETY: the rows are in bounds.
+    let own = unsafe { x.get_unchecked(rows.start..) };
+    // SAFETY (of all calls): an element of the rows; a single element is always aligned.
+    let element = |at: u32| unsafe { own.load_vec_unchecked::<1>(at as usize)[0] };
+    let load = |number: u32| match rows.element(number) {
+        Some((at, place)) => T::placed(element(at).key_from_greatest(pass), place),
+        None => T::Placed::LAST,
+    };
+    // SAFETY: so many threads, as asked above.
+    let mut keys = unsafe { Keys::load(load) };
+    keys.sort(1 << rows.log);
+    let store = |number: u32, key: T::Placed| match rows.element(number) {
+        Some((at, rank)) if rank < k => {
+            let (place, row) = (T::place(key), rows.first.wrapping_add((number >> rows.log) as usize));
+            let to = row.wrapping_mul(k as usize).wrapping_add(rank as usize);
+            // SAFETY (of both): there are `k` results for each of the rows; single elements are always aligned.
+            unsafe {
+                // Where the row begins, and its place from there on.
+                values.set_vec_unchecked(to, [element(at.wrapping_sub(rank).wrapping_add(place))]);
+                indices.set_vec_unchecked(to, [place as u64]);
+            }
+        }
+        _ => {}
     };
     // SAFETY: so many threads, as asked above; what is sorted, no other warp reads.
     unsafe { keys.store(store) };

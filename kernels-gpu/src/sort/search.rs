@@ -32,7 +32,7 @@ fn count_up_to<T: Word>(sorted: &[T], pass: Pass, last: T) -> u64 {
     let (rest, mut place, mut left) = (unsafe { sorted.get_unchecked(begin..) }, 0u32, left as u32);
     while left > 1 {
         let middle = place.wrapping_add(left / 2);
-        if comes_before(rest, middle.wrapping_sub(1) as usize) {
+        if comes_before(rest, (middle as usize).wrapping_sub(1)) {
             place = middle;
         }
         left = left.wrapping_sub(left / 2);
