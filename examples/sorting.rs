@@ -10,7 +10,7 @@ fn main() -> warpsmith::Result<()> {
     let device = Device::auto()?;
     let stream = device.default_stream();
     let players = 20_000;
-    let scores = Generator::new(7).integers(stream, players, 0..500)?;
+    let scores = Generator::new(7).integers(stream, players, 0..500i32)?;
 
     // The places of the scores in ascending order: the best are last. `take` brings what belongs to them into that order.
     let order = scores.argsort(Axis(0))?;
