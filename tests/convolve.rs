@@ -2,6 +2,7 @@
 //! Convolutions and their gradients against sums in f64.
 
 mod few_channels;
+mod many_channels;
 
 use std::any::TypeId;
 
@@ -396,92 +397,6 @@ fn one_tap<T: Convolve + FloatNumber>() {
 }
 
 for_types!(one_tap: f32 f64 bf16);
-
-/// Channels and outputs enough for Hopper's tensor cores: several steps of a tap, tiles of each width, all axes, taps that read beyond
-/// the ends, and gradients that are written to every other place.
-fn many_channels<T: Convolve + FloatNumber>() {
-    case([9], [64, 16], [3]).padding([1]).check_16_bits::<T>();
-    case([5, 6], [40, 72], [3, 3])
-        .padding([1, 1])
-        .images(3)
-        .check_16_bits::<T>();
-    case([3, 3, 3], [64, 16], [2, 1, 2]).check_16_bits::<T>();
-    case([7, 6], [72, 136], [1, 2]).dilation([1, 2]).check_16_bits::<T>();
-    case([7, 6], [48, 48], [3, 3])
-        .stride([2, 2])
-        .padding([1, 1])
-        .check_16_bits::<T>();
-    case([6], [64, 16], [3]).padding([5]).check_16_bits::<T>();
-    // With strides: tiles that are shorter for it, and one that is too long for a tensor map.
-    case([9, 10], [40, 72], [3, 2])
-        .stride([1, 2])
-        .padding([1, 1])
-        .images(2)
-        .check_16_bits::<T>();
-    case([200], [64, 16], [3]).stride([3]).padding([2]).check_16_bits::<T>();
-    case([5, 4, 6], [40, 16], [2, 1, 3])
-        .stride([2, 2, 4])
-        .dilation([1, 1, 2])
-        .check_16_bits::<T>();
-    case([30], [40, 16], [2]).stride([9]).check_16_bits::<T>();
-}
-
-for_types!(many_channels: f16 bf16);
-
-/// Gradients of weights by tensor cores: chunks of channels that are not whole, in tiles that are not; several tiles of outputs; boxes of
-/// places along each axis, with steps and dilation; more places than one part has; and what goes another way: outputs that are no multiple
-/// of 8, one tap of each place, and too few channels.
-fn gradients_of_many_channels<T: Convolve + FloatNumber>() {
-    case([70], [64, 16], [1]).stride([2]).images(5).check_16_bits::<T>();
-    case([6, 5], [136, 264], [2, 3]).padding([1, 2]).check_16_bits::<T>();
-    case([17, 9], [40, 40], [5, 1])
-        .dilation([3, 1])
-        .padding([6, 0])
-        .stride([1, 3])
-        .images(7)
-        .check_16_bits::<T>();
-    case([5, 9, 6], [72, 16], [3, 1, 2])
-        .stride([3, 1, 2])
-        .padding([1, 0, 1])
-        .images(2)
-        .check_16_bits::<T>();
-    case([9], [64, 12], [3]).padding([1]).check_16_bits::<T>();
-    case([9], [16, 64], [3]).padding([1]).images(2).check_16_bits::<T>();
-    // More padding than taps reach: no tap of some places finds any.
-    case([3, 4], [64, 16], [2, 2]).padding([4, 5]).check_16_bits::<T>();
-}
-
-for_types!(gradients_of_many_channels: f16 bf16);
-
-/// What is infinite or NaN in one channel is in no other's gradients, and those of outputs stay theirs.
-#[test]
-fn infinity_stays_in_its_channel() {
-    let case = case([4, 5], [64, 16], [3, 3]).padding([1, 0]).images(2);
-    let mut operands = case.operands::<bf16>();
-    operands[0][[0, 3, 4, 17]] = bf16::INFINITY;
-    operands[2][[1, 2, 2, 5]] = bf16::NAN;
-    for device in devices::<bf16>() {
-        let [_, _, weights] = case.run(&device, &operands);
-        for (at, value) in weights.indexed_iter() {
-            let (output, channel) = (at[0], at[3]);
-            if output != 5 && channel != 17 {
-                assert!(value.is_finite(), "weights at {at:?}");
-            } else if output == 5 {
-                assert!(value.is_nan(), "weights at {at:?}");
-            }
-        }
-    }
-}
-
-/// More tiles than blocks on Hopper, of one step or two along k each: a tile's result is put where the last one's is still read from.
-#[test]
-fn several_tiles_for_a_block() {
-    let images = 2 * device().properties().multiprocessors as usize + 1;
-    case([16, 8], [40, 16], [1, 1])
-        .padding([0, 1])
-        .images(images)
-        .check::<bf16>();
-}
 
 /// More places, outputs and products than a tile of either size has.
 #[test]

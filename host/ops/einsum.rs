@@ -116,6 +116,7 @@ fn parse(subscripts: &str, shapes: &[&[usize]]) -> Result<Subscripts> {
         }
     };
     let inputs = inputs.split(',').map(letters).collect::<Result<Vec<_>>>()?;
+    let output = output.map(letters).transpose()?;
     if inputs.len() != shapes.len() {
         return Err(refused(
             subscripts,
@@ -146,19 +147,16 @@ fn parse(subscripts: &str, shapes: &[&[usize]]) -> Result<Subscripts> {
             }
         }
     }
-    let output = match output {
-        Some(output) => letters(output)?,
-        None => {
-            let count = |label: char| inputs.iter().flatten().filter(|&&other| other == label).count();
-            let mut once: Vec<char> = lengths
-                .iter()
-                .map(|&(label, _)| label)
-                .filter(|&label| count(label) == 1)
-                .collect();
-            once.sort_unstable();
-            once
-        }
-    };
+    let output = output.unwrap_or_else(|| {
+        let count = |label: char| inputs.iter().flatten().filter(|&&other| other == label).count();
+        let mut once: Vec<char> = lengths
+            .iter()
+            .map(|&(label, _)| label)
+            .filter(|&label| count(label) == 1)
+            .collect();
+        once.sort_unstable();
+        once
+    });
     for (place, label) in output.iter().enumerate() {
         if output[..place].contains(label) || !lengths.iter().any(|known| known.0 == *label) {
             return Err(refused(
