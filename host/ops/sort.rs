@@ -255,7 +255,7 @@ fn places_of_rows<T: Element + Sort>(
 type KeyOf<T> = <<T as Sort>::Word as RowWord>::Key;
 
 /// What they are sorted by where places are wanted.
-type PlacedOf<T> = <<T as Sort>::Word as RowWord>::Placed;
+pub(super) type PlacedOf<T> = <<T as Sort>::Word as RowWord>::Placed;
 
 /// The elements of rows of `len` elements, each sorted by itself, or their places in `x`. There are two elements at least.
 fn sorted<T: Element + Sort>(

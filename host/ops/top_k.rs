@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The largest elements along an axis.
 
-use kernels_gpu::compiled::{Sort, TopK};
-use kernels_gpu::sort::rows::{self, RowWord};
+use kernels_gpu::compiled::TopK;
+use kernels_gpu::sort::rows;
 use kernels_gpu::top_k::{MAX_PART, MOST, Parts, THREADS};
 use ndarray::{Axis, Dimension, Ix1};
 
 use super::lanes::of_lanes;
+use super::sort::PlacedOf;
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -131,9 +132,6 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
 fn longest_sorted<T: TopK>() -> usize {
     rows::most::<PlacedOf<T>>()
 }
-
-/// What rows are sorted by.
-type PlacedOf<T> = <<T as Sort>::Word as RowWord>::Placed;
 
 /// Of rows of `len` elements, no more than [are sorted](longest_sorted), by sorting them.
 fn top_k_of_short<T: Element + TopK>(
