@@ -124,8 +124,8 @@ pub use print::print;
 pub use schedule::Schedule;
 pub use shared::{SharedPtr, SharedSite};
 pub use sync::{
-    barrier, cluster_barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, wait_until,
-    yield_now,
+    barrier, cluster_barrier, exchange, exchange_bytes, exchange_with, grid_barrier, group_barrier, poll, sync_warp,
+    wait_until, yield_now,
 };
 pub use warp::Lanes;
 pub use written::Written;

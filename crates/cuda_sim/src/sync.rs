@@ -204,6 +204,49 @@ pub fn exchange_bytes(name: &'static str, mask: u32, value: &[u8], from: u32, ou
     context.exchange_bytes(call, mask, value, from, out);
 }
 
+/// As [`exchange`], where the lane that comes last makes of all values what each lane gets: element `lane` of what `make`
+/// returns. What takes all values of the warp, as a product of matrices does, is so done once, and the values are not
+/// copied for each lane.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// # Safety
+///
+/// `make` calls no function of this crate but those of [`Lanes`]: it computes, on the stack of one lane, while the others wait.
+///
+/// ```
+/// use cuda_sim::{LaunchConfig, exchange_with, lane, launch};
+///
+/// launch("sums", &LaunchConfig::new(1, 32), &|| {
+///     let sums = |values: &cuda_sim::Lanes<u32>| {
+///         let mut sum = 0;
+///         std::array::from_fn(|lane| {
+///             sum += values.get(lane as u32).unwrap_or_default();
+///             sum
+///         })
+///     };
+///     // SAFETY: it only adds.
+///     let sum: u32 = unsafe { exchange_with("sums", u32::MAX, 2, sums) };
+///     assert_eq!(sum, 2 * (lane() + 1));
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[inline(always)]
+#[track_caller]
+pub unsafe fn exchange_with<T: Copy + 'static, R: Copy + 'static>(
+    name: &'static str,
+    mask: u32,
+    value: T,
+    make: impl FnOnce(&Lanes<T>) -> [R; 32],
+) -> R {
+    let call = Call::new(name);
+    watchdog::listen(call);
+    // SAFETY: the context as in `barrier`; the caller promises what `make` does.
+    unsafe { context::current("exchange_with").exchange_with(call, mask, value, make) }
+}
+
 /// Lets the other threads of the block, and other blocks, run: to be called in
 /// every turn of a loop that waits for a change in memory. Unwinds the thread if
 /// the grid has been stopped by a fault, and [polls](poll) in the name of `name`.

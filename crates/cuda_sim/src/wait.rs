@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How threads wait for each other, what ends a wait, and the rules of both.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::mem::MaybeUninit;
 use std::panic::{self, Location};
 use std::thread;
 
@@ -10,7 +11,7 @@ use crate::check::{self, Finding, Meeting as Meets};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::meeting::{Absence, Arrival, Meeting};
-use crate::warp::{Exchange, Lanes, Part, Refusal, Waiter};
+use crate::warp::{Exchange, Gets, Lanes, Part, Refusal, Waiter, Warp};
 use crate::watchdog;
 
 impl Context<'_> {
@@ -200,11 +201,48 @@ impl Context<'_> {
             call,
             mask,
             bytes: size_of::<T>(),
-            all: true,
+            gets: Gets::All,
         };
         // SAFETY: the value and the room for those of all lanes are in this frame.
-        unsafe { self.meet(exchange, part) };
+        unsafe { self.meet(exchange, part, |warp, last, exchange| warp.deliver(last, exchange)) };
         lanes
+    }
+
+    /// As [`exchange`](Self::exchange), where the last lane that comes makes of the values what each lane gets.
+    ///
+    /// # Safety
+    ///
+    /// `make` lets no thread run and comes to no exchange.
+    #[inline(always)]
+    pub(crate) unsafe fn exchange_with<T: Copy + 'static, R: Copy + 'static>(
+        &self,
+        call: Call,
+        mask: u32,
+        value: T,
+        make: impl FnOnce(&Lanes<T>) -> [R; 32],
+    ) -> R {
+        let lane = self.linear() % 32;
+        if self.unwinds() {
+            return make(&Lanes::alone(mask, value))[lane as usize];
+        }
+        let mut made = MaybeUninit::<R>::uninit();
+        let part = Part {
+            value: (&raw const value).cast(),
+            from: lane,
+            out: made.as_mut_ptr().cast(),
+        };
+        let exchange = Exchange {
+            call,
+            mask,
+            bytes: size_of::<T>(),
+            gets: Gets::Made(TypeId::of::<(T, R)>()),
+        };
+        // SAFETY: the value and the room are in this frame, and of the types that the exchange names: so are those of all
+        // that come to it. The caller promises what `make` does.
+        unsafe {
+            self.meet(exchange, part, |warp, _, _| warp.deliver_made(mask, make));
+            made.assume_init()
+        }
     }
 
     /// As [`exchange`](Self::exchange), where the lane takes the bytes that lane
@@ -224,21 +262,21 @@ impl Context<'_> {
             call,
             mask,
             bytes: value.len(),
-            all: false,
+            gets: Gets::One,
         };
         // SAFETY: both slices are borrowed for this call and, as was checked, of one
         // length.
-        unsafe { self.meet(exchange, part) };
+        unsafe { self.meet(exchange, part, |warp, last, exchange| warp.deliver(last, exchange)) };
     }
 
     /// Comes to an exchange, and has what it gives when it returns.
     ///
     /// # Safety
     ///
-    /// What `part` points to is as for [`Warp::give`](crate::warp::Warp::give), until
-    /// this returns or unwinds.
+    /// What `part` points to is as for [`Warp::give`], until this returns or unwinds;
+    /// so is `deliver`.
     #[inline(always)]
-    unsafe fn meet(&self, exchange: Exchange, part: Part) {
+    unsafe fn meet(&self, exchange: Exchange, part: Part, deliver: impl FnOnce(&Warp, u32, Exchange)) {
         let thread = self.linear();
         let (warp, lane) = (self.warp(thread), thread % 32);
         if !warp.admits(lane, exchange) {
@@ -251,7 +289,7 @@ impl Context<'_> {
         // lane is ready again. If `suspend` unwinds instead, the block is stopped;
         // `unwinds` then keeps all its threads from coming here, and the next
         // block resets the warp.
-        if !unsafe { warp.give(lane, exchange, part) } {
+        if !unsafe { warp.give(lane, exchange, part, deliver) } {
             self.suspend();
         }
     }

@@ -8,6 +8,7 @@
 //! is a circle, in which lanes wait for each other in different exchanges; the
 //! lane that would close one is refused.
 
+use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -87,14 +88,24 @@ pub(crate) struct Exchange {
     pub(crate) mask: u32,
     /// The size of a lane's value.
     pub(crate) bytes: usize,
-    /// Whether every lane gets the values of all, and not that of one.
-    pub(crate) all: bool,
+    pub(crate) gets: Gets,
+}
+
+/// What a lane gets of an exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gets {
+    /// The value of one lane.
+    One,
+    /// Those of all.
+    All,
+    /// Something that the last lane makes of those of all, by the types of a value and of that.
+    Made(TypeId),
 }
 
 impl Exchange {
     #[inline(always)]
     fn same(self, other: Exchange) -> bool {
-        self.mask == other.mask && self.bytes == other.bytes && self.all == other.all && self.call.same(other.call)
+        self.mask == other.mask && self.bytes == other.bytes && self.gets == other.gets && self.call.same(other.call)
     }
 }
 
@@ -104,7 +115,7 @@ pub(crate) struct Part {
     pub(crate) value: *const u8,
     /// The lane whose value it wants, if not those of all.
     pub(crate) from: u32,
-    /// Room for a value, or for 32 of them.
+    /// Room for a value, for 32 of them, or for what is made of them.
     pub(crate) out: *mut u8,
 }
 
@@ -278,16 +289,25 @@ impl Warp {
     }
 
     /// Lane `lane`, admitted before, gives its value; whether it was the last one
-    /// of the exchange. Then all lanes have what they want, and the others are
-    /// ready; if not, the lane is entered as waiting.
+    /// of the exchange. Then `deliver` has written what all lanes want, and the
+    /// others are ready; if not, the lane is entered as waiting.
     ///
     /// # Safety
     ///
     /// Until the lane is ready again or the warp is reset, `part` points to so many
-    /// bytes as the exchange has and to room for as many, or 32 times as many if
-    /// it is of all, which is nobody else's; `from` is in the mask.
+    /// bytes as the exchange has and to room, which is nobody else's, for what the
+    /// lane [gets](Gets): as many, 32 times as many, or those of the second type;
+    /// `from` is in the mask. A value whose type the exchange names is of that
+    /// type. What `deliver` does is right where all parts are so, and lets no
+    /// thread run.
     #[inline(always)]
-    pub(crate) unsafe fn give(&self, lane: u32, exchange: Exchange, part: Part) -> bool {
+    pub(crate) unsafe fn give(
+        &self,
+        lane: u32,
+        exchange: Exchange,
+        part: Part,
+        deliver: impl FnOnce(&Warp, u32, Exchange),
+    ) -> bool {
         let mask = exchange.mask;
         self.parts[lane as usize].set(part);
         let (leader, met) = self.met(exchange);
@@ -300,9 +320,9 @@ impl Warp {
             return false;
         }
 
-        // SAFETY: every lane of the mask came to this exchange by `give` and has
-        // not been ready since: what its part points to is valid.
-        unsafe { self.deliver(lane, exchange) };
+        // Every lane of the mask came to this exchange by `give` and has not been
+        // ready since: what its part points to is valid.
+        deliver(self, lane, exchange);
         let others = mask & !(1 << lane);
         let waiting = self.exchanging.get() & !others;
         let masks = lanes(waiting).filter_map(|lane| self.waiter(lane));
@@ -312,18 +332,18 @@ impl Warp {
         true
     }
 
-    /// Writes what the lanes of an exchange want, of which `last` is one.
+    /// Writes what the lanes of an exchange want, of which `last` is one: values that were given.
     ///
     /// # Safety
     ///
     /// The parts of all of them are valid, as for [`give`](Self::give).
     #[inline(always)]
-    unsafe fn deliver(&self, last: u32, Exchange { mask, bytes, all, .. }: Exchange) {
+    pub(crate) unsafe fn deliver(&self, last: u32, Exchange { mask, bytes, gets, .. }: Exchange) {
         let part = |lane: u32| self.parts[lane as usize].get();
         // SAFETY: by the caller's promise each value has `bytes` bytes, and the
         // room of a lane so many for each value that it gets.
         unsafe {
-            if !all {
+            if gets == Gets::One {
                 for lane in lanes(mask) {
                     let Part { from, out, .. } = part(lane);
                     copy(part(from).value, out, bytes);
@@ -337,6 +357,29 @@ impl Warp {
             for lane in lanes(mask & !(1 << last)) {
                 ptr::copy_nonoverlapping(first, part(lane).out, 32 * bytes);
             }
+        }
+    }
+}
+
+impl Warp {
+    /// Writes what is made of the values that the lanes of an exchange have given, for each lane its own.
+    ///
+    /// # Safety
+    ///
+    /// The parts of all of them are valid, as for [`give`](Self::give), with values of type `T` and room for an `R`. `make`
+    /// lets no thread run and comes to no exchange.
+    #[inline(always)]
+    pub(crate) unsafe fn deliver_made<T: Copy, R: Copy>(&self, mask: u32, make: impl FnOnce(&Lanes<T>) -> [R; 32]) {
+        let part = |lane: u32| self.parts[lane as usize].get();
+        let mut given = Lanes::room(mask);
+        for lane in lanes(mask) {
+            // SAFETY: by the caller's promise a value of that type, in the frame of a lane that waits or is this one.
+            given.values[lane as usize].write(unsafe { part(lane).value.cast::<T>().read() });
+        }
+        let made = make(&given);
+        for lane in lanes(mask) {
+            // SAFETY: by the caller's promise room for one, in such a frame: nobody has run since.
+            unsafe { part(lane).out.cast::<R>().write(made[lane as usize]) };
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::common::{dim, expect_fault, fault};
 use cuda_sim::{
-    LaunchConfig, barrier, block_idx, exchange, exchange_bytes, lane, launch, static_shared, thread_idx, yield_now,
+    Lanes, LaunchConfig, barrier, block_idx, exchange, exchange_bytes, exchange_with, lane, launch, static_shared,
+    thread_idx, yield_now,
 };
 
 /// This line.
@@ -173,6 +174,57 @@ fn exchange_from_a_lane_without_a_value() {
     };
     let message = "`shuffle` of lane 13 reads lane 16, which is not in its mask 0x0000ffff";
     expect(32, &body, 13, line, message);
+}
+
+/// Lanes of a generic function, in one place of the source, whose values or results are of other types.
+#[test]
+fn exchange_of_other_types_in_one_place() {
+    fn made<T: Copy + 'static, R: Copy + Default + 'static>(value: T) {
+        // SAFETY: it makes what is known.
+        unsafe { exchange_with("made", u32::MAX, value, |_: &Lanes<T>| [R::default(); 32]) };
+    }
+    for body in [
+        &(|| {
+            if lane() < 7 {
+                made::<_, u32>(1_u32)
+            } else {
+                made::<_, u32>(1_f32)
+            }
+        }) as &(dyn Fn() + Sync),
+        &(|| {
+            if lane() < 7 {
+                made::<_, u32>(1_u32)
+            } else {
+                made::<_, f32>(1_u32)
+            }
+        }),
+        &(|| {
+            if lane() < 7 {
+                made::<_, u8>(1_u32)
+            } else {
+                made::<_, u32>(1_u32)
+            }
+        }),
+    ] {
+        let fault = fault(LaunchConfig::new(1, 32), body);
+        assert!(
+            fault
+                .message
+                .starts_with("`made` with mask 0xffffffff not reached by all its lanes"),
+            "{fault}"
+        );
+    }
+}
+
+/// What is made of the values may panic, in whichever lane comes last.
+#[test]
+fn a_panic_where_lanes_meet() {
+    let body = || {
+        let make = |_: &Lanes<u32>| -> [u32; 32] { panic!("no sums today") };
+        // SAFETY: it only panics.
+        unsafe { exchange_with("sums", u32::MAX, 0_u32, make) };
+    };
+    assert!(fault(LaunchConfig::new(1, 32), &body).message.contains("no sums today"));
 }
 
 #[test]

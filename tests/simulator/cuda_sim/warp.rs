@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exchanges between the lanes of a warp.
 
-use cuda_sim::{LaunchConfig, active_mask, barrier, exchange, exchange_bytes, lane, launch, thread_idx};
+use std::array;
+use std::cell::Cell;
+
+use cuda_sim::{
+    Lanes, LaunchConfig, active_mask, barrier, exchange, exchange_bytes, exchange_with, lane, launch, thread_idx,
+};
 
 #[test]
 fn everyone_gets_everyones_value() {
@@ -30,6 +35,58 @@ fn bytes_of_one_other_lane() {
                 assert!((0..len).all(|i| got[i] == i as u8 ^ ((lane() + round) % 32) as u8));
                 value = got;
             }
+        }
+    })
+    .unwrap();
+}
+
+/// In whatever order the lanes come, once for all of them; values and what is made of them are of types of their own.
+#[test]
+fn the_last_lane_makes_what_each_gets() {
+    launch("made", &LaunchConfig::new(3, 96), &|| {
+        let warp = thread_idx().x / 32;
+        for round in 0..20_u32 {
+            let times = Cell::new(0);
+            let make = |lanes: &Lanes<[u16; 3]>| {
+                times.set(times.get() + 1);
+                let sum: u32 = (0..32).map(|lane| u32::from(lanes.get(lane).unwrap()[2])).sum();
+                array::from_fn(|lane| {
+                    (
+                        lane as u8,
+                        u64::from(sum) << 32 | u64::from(lanes.get(31 - lane as u32).unwrap()[1]),
+                    )
+                })
+            };
+            let mine = |lane: u32| [0, (warp * 100 + lane) as u16, round as u16];
+            // SAFETY: it only adds.
+            let got = unsafe { exchange_with("sums", u32::MAX, mine(lane()), make) };
+            assert_eq!(
+                got,
+                (
+                    lane() as u8,
+                    u64::from(32 * round) << 32 | u64::from(mine(31 - lane())[1])
+                )
+            );
+            let all = exchange("count", u32::MAX, times.get());
+            assert_eq!((0..32).filter_map(|lane| all.get(lane)).sum::<u32>(), 1);
+        }
+    })
+    .unwrap();
+}
+
+/// Those that are not in the mask take no part.
+#[test]
+fn what_is_made_for_some_lanes() {
+    launch("made", &LaunchConfig::new(1, 40), &|| {
+        let mask = if thread_idx().x < 32 { 0x5555_5555 } else { 0xf0 };
+        if mask >> lane() & 1 != 0 {
+            let make = |lanes: &Lanes<u32>| {
+                assert_eq!(lanes.mask(), mask);
+                [(0..32).filter_map(|lane| lanes.get(lane)).sum::<u32>(); 32]
+            };
+            // SAFETY: it only adds.
+            let sum = unsafe { exchange_with("sums", mask, lane(), make) };
+            assert_eq!(sum, (0..32).filter(|lane| mask >> lane & 1 != 0).sum());
         }
     })
     .unwrap();

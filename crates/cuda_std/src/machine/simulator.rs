@@ -9,12 +9,13 @@
 //! compile it as slow as they are: it stays a function of this crate, which is optimised, but for what is so short that rustc
 //! inlines it into other crates unasked.
 
+use core::array;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
 pub use cuda_sim::{Dim3, SharedPtr};
-use cuda_sim::{Kind, Scope, SharedSite, Space};
+use cuda_sim::{Kind, Lanes, Scope, SharedSite, Space};
 
 use super::Shuffle;
 
@@ -157,22 +158,30 @@ fn shuffle_bytes(mode: Shuffle, mask: u32, value: &[u8], argument: u32, moved: &
 
 #[track_caller]
 pub fn ballot(mask: u32, predicate: bool) -> u32 {
-    lanes_with(cuda_sim::exchange("ballot", mask, predicate), true)
+    vote("ballot", mask, predicate)
 }
 
 #[track_caller]
 pub fn vote_all(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("all", mask, predicate), true) == mask
+    vote("all", mask, predicate) == mask
 }
 
 #[track_caller]
 pub fn vote_any(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("any", mask, predicate), true) != 0
+    vote("any", mask, predicate) != 0
+}
+
+/// The lanes of the mask for which it holds.
+#[track_caller]
+fn vote(name: &'static str, mask: u32, predicate: bool) -> u32 {
+    let count = |lanes: &Lanes<bool>| [lanes_with(lanes, true); 32];
+    // SAFETY: it compares what was given.
+    unsafe { cuda_sim::exchange_with(name, mask, predicate, count) }
 }
 
 #[track_caller]
 pub fn match_any(mask: u32, value: u64) -> u32 {
-    lanes_with(cuda_sim::exchange("match_any", mask, value), value)
+    matching("match_any", mask, value)
 }
 
 #[inline(always)]
@@ -184,11 +193,20 @@ pub fn match_any_bits<const BITS: u32>(mask: u32, value: u32) -> u32 {
 /// Compiled here, as the others are, and not where it is called.
 #[track_caller]
 fn match_bits(mask: u32, bits: u32) -> u32 {
-    lanes_with(cuda_sim::exchange("match_any_bits", mask, bits), bits)
+    matching("match_any_bits", mask, bits)
 }
 
-/// The mask of the lanes that deposited `value`.
-fn lanes_with<T: Copy + PartialEq>(lanes: cuda_sim::Lanes<T>, value: T) -> u32 {
+/// The lanes of the mask that have the same value.
+#[track_caller]
+fn matching<T: Copy + PartialEq + 'static>(name: &'static str, mask: u32, value: T) -> u32 {
+    let compare =
+        |lanes: &Lanes<T>| array::from_fn(|lane| lanes.get(lane as u32).map_or(0, |value| lanes_with(lanes, value)));
+    // SAFETY: it compares what was given.
+    unsafe { cuda_sim::exchange_with(name, mask, value, compare) }
+}
+
+/// The mask of the lanes that gave `value`.
+fn lanes_with<T: Copy + PartialEq>(lanes: &Lanes<T>, value: T) -> u32 {
     (0..32)
         .filter(|&lane| lanes.get(lane) == Some(value))
         .fold(0, |mask, lane| mask | 1 << lane)
