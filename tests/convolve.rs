@@ -9,6 +9,7 @@ use std::any::TypeId;
 use crate::common::*;
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::RngExt;
+use test_reference::convolve::{Sum, add_channels};
 use warpsmith::ops::{Convolution, Convolve, PaddingMode};
 use warpsmith::{Checks, Device, DeviceArray, DeviceArrayRef, Error, bf16};
 
@@ -88,11 +89,16 @@ impl Case {
 
     fn operands<T: FloatNumber>(&self) -> Operands<T> {
         let mut rng = rng((self.images * 1000 + self.channels * 100 + self.outputs) as u64);
-        let mut array = |shape: IxDyn| ArrayD::from_shape_simple_fn(shape, || T::of(rng.random::<f64>() * 2.0 - 1.0));
+        let array = |shape: IxDyn| ArrayD::from_shape_simple_fn(shape, || T::of(rng.random::<f64>() * 2.0 - 1.0));
+        self.shapes().map(array)
+    }
+
+    /// Of input, weights and output.
+    fn shapes(&self) -> [IxDyn; 3] {
         [
-            array(Self::shape(self.images, &self.places, self.channels)),
-            array(Self::shape(self.outputs, &self.taps, self.channels / self.groups)),
-            array(Self::shape(self.images, &self.out_places(), self.outputs)),
+            Self::shape(self.images, &self.places, self.channels),
+            Self::shape(self.outputs, &self.taps, self.channels / self.groups),
+            Self::shape(self.images, &self.out_places(), self.outputs),
         ]
     }
 
@@ -114,8 +120,9 @@ impl Case {
         (0..place.len()).map(of).collect()
     }
 
-    /// Calls `see` with the numbers of the elements of input, weights and output, in C order, of each product.
-    fn each_product(&self, mut see: impl FnMut(usize, usize, usize)) {
+    /// Calls `see` with the numbers of the elements of input, weights and output, in C order, of the first of the products that
+    /// channels side by side have with their weights, which are `channels / groups`.
+    fn each_line(&self, mut see: impl FnMut(usize, usize, usize)) {
         let (inner, outer) = (self.channels / self.groups, self.outputs / self.groups);
         let all = |lengths: &[usize]| {
             let of = ndarray::indices(IxDyn(lengths)).into_iter();
@@ -140,7 +147,7 @@ impl Case {
                         let x = (image * of_x + x) * self.channels + output / outer * inner;
                         let w = (output * taps + w) * inner;
                         let out = (image * of_out + out) * self.outputs + output;
-                        (0..inner).for_each(|channel| see(x + channel, w + channel, out));
+                        see(x, w, out);
                     }
                 }
             }
@@ -197,42 +204,44 @@ impl Case {
     fn check_on<T: Convolve + FloatNumber>(self, devices: Vec<Device>) {
         assert!(!devices.is_empty(), "{self:?}: no device");
         let operands = self.operands::<T>();
+        let sums = self.sums(&operands);
         for device in devices {
             let got = self.run(&device, &operands);
-            self.compare(&operands, &got);
+            self.compare(&sums, &got);
         }
+    }
+
+    /// What the result is, the input's gradient and the weights'.
+    fn sums<T: FloatNumber>(&self, operands: &Operands<T>) -> [Vec<Sum>; 3] {
+        let [x, w, g] = operands
+            .each_ref()
+            .map(|x| x.iter().map(|x| x.wide()).collect::<Vec<_>>());
+        let [mut out, mut dx, mut dw] = [&g, &x, &w].map(|like| vec![[0.0; 3]; like.len()]);
+        let channels = self.channels / self.groups;
+        self.each_line(|xi, wi, oi| {
+            let (of_x, of_w) = (xi..xi + channels, wi..wi + channels);
+            let (dx, dw) = (&mut dx[of_x.clone()], &mut dw[of_w.clone()]);
+            add_channels(&x[of_x], &w[of_w], g[oi], &mut out[oi], dx, dw);
+        });
+        [out, dx, dw]
     }
 
     /// A sum of `n` products is off by at most `n u Σ|x||w|` to first order, where `u` is that of the type that is summed in: of `f32`
     /// for 16 bits, `2⁻²³` where tensor cores truncate. It is rounded once. A gradient of padding that is folded has as many
     /// roundings more as places are added to one.
     #[track_caller]
-    fn compare<T: FloatNumber>(&self, operands: &Operands<T>, got: &Operands<T>) {
-        let [x, w, g] = operands
-            .each_ref()
-            .map(|x| x.iter().map(|x| x.wide()).collect::<Vec<_>>());
-        // Sums, magnitudes, numbers of products.
-        let [mut out, mut dx, mut dw] = [&g, &x, &w].map(|like| vec![[0.0; 3]; like.len()]);
-        let add = |to: &mut [f64; 3], product: f64| {
-            to[0] += product;
-            to[1] += product.abs();
-            to[2] += 1.0;
-        };
-        self.each_product(|xi, wi, oi| {
-            add(&mut out[oi], x[xi] * w[wi]);
-            add(&mut dx[xi], g[oi] * w[wi]);
-            add(&mut dw[wi], g[oi] * x[xi]);
-        });
+    fn compare<T: FloatNumber>(&self, [out, dx, dw]: &[Vec<Sum>; 3], got: &Operands<T>) {
         let narrow = size_of::<T>() == 2;
         let unit = if narrow { 2f64.powi(-23) } else { T::UNIT_ROUNDOFF };
         let folded = if self.mode == PaddingMode::Zeros { 0.0 } else { 8.0 };
-        for (name, number, got, wanted) in [
-            ("result", 2, &got[0], out),
-            ("input", 0, &got[1], dx),
-            ("weights", 1, &got[2], dw),
+        let [x, w, g] = self.shapes();
+        for (name, shape, got, wanted) in [
+            ("result", g, &got[0], out),
+            ("input", x, &got[1], dx),
+            ("weights", w, &got[2], dw),
         ] {
-            assert_eq!(got.shape(), operands[number].shape(), "{self:?}: {name}");
-            for ((at, got), [wanted, magnitude, count]) in got.indexed_iter().zip(wanted) {
+            assert_eq!(got.shape(), shape.slice(), "{self:?}: {name}");
+            for ((at, got), &[wanted, magnitude, count]) in got.indexed_iter().zip(wanted) {
                 let bound = 2.0 * (count + 1.0) * unit * magnitude;
                 let roundings = if name == "input" { 1.0 + folded } else { 1.0 };
                 let bound = bound
@@ -487,13 +496,14 @@ fn views() {
         };
         let [a, b, c] = [x, weights, out].map(|x| DeviceArray::from_ndarray(stream, &front(x)).unwrap());
         let [a, b, c] = [&a, &b, &c].map(|x| x.view().permuted_axes(IxDyn(&[0, 2, 3, 1])).unwrap());
+        let sums = case.sums(&operands);
         let compare = |of: Convolution<'_, T, IxDyn>| {
             let all = [
                 of.compute().unwrap(),
                 of.input_gradient(&c).unwrap(),
                 of.weight_gradient(&c).unwrap(),
             ];
-            case.compare(&operands, &all.map(|x| x.to_ndarray().unwrap()));
+            case.compare(&sums, &all.map(|x| x.to_ndarray().unwrap()));
         };
         compare(case.on(&a, &b));
 

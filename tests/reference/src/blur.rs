@@ -56,3 +56,24 @@ macro_rules! pass {
 
 pass!(pass_f32: f32, "As the kernels compute it: each product is added in one step, in order.", f32::mul_add);
 pass!(pass_f64: f64, "To compare with within bounds.", |weight, value, sum| weight * value + sum);
+
+/// The means of the elements around each, 3 × 3 of its channel or as many as there are, of a picture of that shape: rows, columns and
+/// channels, of which the fourth stays.
+pub fn means_3x3(x: &[u8], [rows, columns, channels]: [usize; 3]) -> Vec<f64> {
+    let around = |at: usize, len: usize| at.saturating_sub(1)..len.min(at + 2);
+    let of_element = |number: usize| {
+        let (place, channel) = (number / channels, number % channels);
+        if channel == 3 {
+            return f64::from(x[number]);
+        }
+        let (mut sum, mut count) = (0.0, 0);
+        for row in around(place / columns, rows) {
+            for column in around(place % columns, columns) {
+                sum += f64::from(x[(row * columns + column) * channels + channel]);
+                count += 1;
+            }
+        }
+        sum / f64::from(count)
+    };
+    (0..x.len()).map(of_element).collect()
+}

@@ -4,4 +4,5 @@
 
 pub mod attention;
 pub mod blur;
+pub mod convolve;
 pub mod emulator;
