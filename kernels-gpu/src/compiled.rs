@@ -36,7 +36,8 @@ pub use attention::{
 };
 pub use convolve::{
     AmpereConvolve, AmpereConvolveParams, AmpereConvolveWeightsParams, Convolve, ConvolveParams, ConvolveTiled,
-    DepthwiseParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveParams, HopperConvolveWeightsParams,
+    DepthwiseParams, DepthwisePatchesParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveParams,
+    HopperConvolveWeightsParams,
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

@@ -179,6 +179,65 @@ fn depthwise_on_tensor_cores<T: Convolve + FloatNumber>() {
 
 for_types!(depthwise_on_tensor_cores: f16 bf16);
 
+/// Depthwise convolutions of pictures, whose patches are in shared memory: lines of each number of taps, of which there are fewer and more
+/// than taps; tiles that are not whole, items of one line; channels that no block has all of; no padding, and more than the taps reach.
+fn depthwise_pictures<T: Convolve + FloatNumber>() {
+    fn of(places: [usize; 2], channels: usize, taps: [usize; 2]) -> Case {
+        case(places, [channels, channels], taps).groups(channels)
+    }
+    for taps in [3, 5, 7] {
+        for stride in [1, 2] {
+            for lines in [1, 2, taps, 9] {
+                of([19, 37], 8, [lines, taps])
+                    .padding([lines / 2, taps / 2])
+                    .stride([stride, stride])
+                    .check_of_tensor_cores::<T>();
+            }
+            of([taps + stride, taps], 48, [taps, taps])
+                .stride([stride, stride])
+                .check_of_tensor_cores::<T>();
+        }
+        of([5, 3], 56, [taps, taps])
+            .padding([taps, taps + 1])
+            .images(2)
+            .check_of_tensor_cores::<T>();
+        of([14, 14], 72, [taps, taps])
+            .padding([taps / 2, taps / 2])
+            .check_of_tensor_cores::<T>();
+    }
+    // One line of taps has no dilation.
+    of([9, 17], 16, [1, 3])
+        .dilation([2, 1])
+        .padding([0, 1])
+        .check_of_tensor_cores::<T>();
+}
+
+for_types!(depthwise_pictures: f16 bf16);
+
+/// They are the sums, in the same order, of channels that lie elsewhere, to the bit.
+#[test]
+fn depthwise_pictures_are_the_same_wherever_they_lie() {
+    for (taps, stride, channels) in [(3, 1, 32), (3, 2, 24), (5, 1, 40), (7, 1, 16), (7, 2, 32)] {
+        let images = 2 * device().properties().multiprocessors as usize;
+        let case = case([17, 19], [channels, channels], [taps, taps])
+            .groups(channels)
+            .stride([stride, stride])
+            .padding([taps / 2, taps / 2])
+            .images(if taps == 3 { images } else { 2 });
+        let operands = case.operands::<bf16>();
+        for device in devices::<bf16>() {
+            let stream = device.default_stream();
+            let [x, weights] = [0, 1].map(|i| DeviceArray::from_ndarray(stream, &operands[i]).unwrap());
+            let front = x.view().permuted_axes(IxDyn(&[0, 3, 1, 2])).unwrap();
+            let front = front.to_array().unwrap();
+            let front = front.view().permuted_axes(IxDyn(&[0, 2, 3, 1])).unwrap();
+            let last = case.on(&x, &weights).compute().unwrap().to_ndarray().unwrap();
+            let front = case.on(&front, &weights).compute().unwrap().to_ndarray().unwrap();
+            assert_eq!(last, front, "{case:?}");
+        }
+    }
+}
+
 /// More tiles than blocks and parts, so that each block has several, the last of which are not whole.
 #[test]
 fn several_tiles_of_few_channels_for_a_block() {

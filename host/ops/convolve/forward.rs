@@ -35,7 +35,10 @@ impl<T: Convolve> Task<'_, T> {
             return self.out.fill(T::ZERO);
         }
         if problem.outputs < FEW_OUTPUTS {
-            return match depthwise::compute(&mut self)? || T::by_patches(&mut self)? {
+            return match T::depthwise_by_patches(&mut self)?
+                || depthwise::compute(&mut self)?
+                || T::by_patches(&mut self)?
+            {
                 true => Ok(()),
                 false => self.directly(),
             };

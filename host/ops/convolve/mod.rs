@@ -41,6 +41,12 @@ pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>:
         Ok(false)
     }
 
+    /// Computes by the kernel of depthwise convolutions that has what taps read in shared memory, if there is one for such operands.
+    #[doc(hidden)]
+    fn depthwise_by_patches(_task: &mut Task<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Computes by the kernel of few channels or outputs for the device's tensor cores, if there is one for such operands.
     #[doc(hidden)]
     fn by_patches(_task: &mut Task<'_, Self>) -> Result<bool> {
@@ -100,6 +106,10 @@ by_tiles!(f32, f64);
 macro_rules! by_products {
     ($($type:ty),*) => {$(
         impl Convolve for $type {
+            fn depthwise_by_patches(task: &mut Task<'_, $type>) -> Result<bool> {
+                ampere::pictures::compute(task)
+            }
+
             fn by_patches(task: &mut Task<'_, $type>) -> Result<bool> {
                 ampere::compute(task)
             }
@@ -206,7 +216,9 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     /// Two operations for each output, tap and channel of its group. Who computes them:
     ///
     /// * Groups of one channel and fewer than 8 outputs, as depthwise convolutions have: a kernel by which each thread computes 8 places
-    ///   along the last axis, and loads what neighbouring taps share once.
+    ///   along the last axis, and loads what neighbouring taps share once. Of `f16` and `bf16` on Ampere and later, along two axes with 3, 5
+    ///   or 7 taps along the last one, equal strides of 1 or 2 and no dilation, where channels lie side by side and are a multiple of 8, what
+    ///   a tile of places reads is in shared memory.
     /// * `f16`, `bf16` on Ampere and later, with groups of up to 32 channels or up to 8 outputs: a kernel that has what a tile of places reads in
     ///   shared memory, and multiplies it on tensor cores. Channels in front are not copied for it.
     /// * Other groups of fewer than 8 outputs: a kernel by which each thread computes an output.

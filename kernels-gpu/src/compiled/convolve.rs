@@ -7,6 +7,7 @@ use cuda_std::launch::{Kernel, SafeKernel};
 use cuda_std::tma::{TensorMap, TensorMapMut};
 
 use super::sealed::Sealed;
+use crate::convolve::depthwise::patches::{self, PatchesPlan};
 use crate::convolve::depthwise::weights::{self, WeightPlan};
 use crate::convolve::depthwise::{self, Strips};
 use crate::convolve::mma::depthwise::DepthwiseMmaPlan;
@@ -107,6 +108,15 @@ pub type AmpereDepthwiseWeightsParams<T> = (
     DepthwiseMmaPlan,
 );
 
+/// The parameters of [`convolve_depthwise_patches`](fn@patches::convolve_depthwise_patches).
+pub type DepthwisePatchesParams<T> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, T>,
+    ConvolveShape,
+    PatchesPlan,
+);
+
 /// The parameters of [`add_parts`](fn@parts::add_parts).
 pub type AddPartsParams<T> = (&'static [f32], SliceMut<'static, T>, u32, u32);
 
@@ -120,6 +130,12 @@ pub trait AmpereConvolve: Convolve {
     type N64: Kernel<Params = AmpereConvolveParams<Self>>;
     /// What does those of groups of 4, 8 or 16 channels and outputs.
     type Groups: Kernel<Params = AmpereConvolveParams<Self>>;
+    /// What does depthwise ones of pictures with lines of 3 taps.
+    type Depthwise3: Kernel<Params = DepthwisePatchesParams<Self>>;
+    /// Of 5.
+    type Depthwise5: Kernel<Params = DepthwisePatchesParams<Self>>;
+    /// Of 7.
+    type Depthwise7: Kernel<Params = DepthwisePatchesParams<Self>>;
     /// What makes the gradient of the weights of 16 outputs of a group or fewer.
     type Weights16: Kernel<Params = AmpereConvolveWeightsParams<Self>>;
     /// Of 32.
@@ -139,6 +155,9 @@ macro_rules! ampere {
             type N32 = mma::convolve_mma<$type, 4>;
             type N64 = mma::convolve_mma<$type, 8>;
             type Groups = groups::convolve_groups_mma<$type>;
+            type Depthwise3 = patches::convolve_depthwise_patches<$type, 3>;
+            type Depthwise5 = patches::convolve_depthwise_patches<$type, 5>;
+            type Depthwise7 = patches::convolve_depthwise_patches<$type, 7>;
             type Weights16 = mma_weights::convolve_weights_mma<$type, 1>;
             type Weights32 = mma_weights::convolve_weights_mma<$type, 2>;
             type Weights64 = mma_weights::convolve_weights_mma<$type, 4>;

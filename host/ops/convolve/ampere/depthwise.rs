@@ -75,8 +75,7 @@ fn plan_of(
     // Some 20 for a copy of 16 bytes, of which a lane has one at a time; one to load what a line's pair of taps reads; and the products.
     let copies = (of.places() as usize + PLACES) * 20 / 32;
     let products = 4 * (lines + 1) * pairs(lines) + 8 * lines * pairs(lines);
-    let tiles = of.tiles.iter().map(|&tiles| tiles as usize).product::<usize>();
-    let all = panels.into_iter().fold(tiles, usize::saturating_mul);
+    let all = panels.into_iter().fold(of.tiles_of(1), usize::saturating_mul);
     Some((all.saturating_mul(copies + products), with(of)))
 }
 
@@ -103,7 +102,7 @@ pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + N
     }
     let bytes = plan.memory()[3];
     let shape = of_units.to_kernel(steps(x), steps(out));
-    let tiles = plan.of.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * problem.images;
+    let tiles = plan.of.tiles_of(problem.images);
     let panels = plan.panels.iter().map(|&panels| panels as usize);
     let beside = panels.fold(plan.of.slices as usize, usize::saturating_mul);
     let multiprocessors = stream.backend().properties().multiprocessors as usize;

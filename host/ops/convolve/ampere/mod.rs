@@ -3,6 +3,7 @@
 
 pub(super) mod depthwise;
 mod groups;
+pub(super) mod pictures;
 mod weights;
 
 use cuda_std::launch::Kernel;
@@ -277,7 +278,7 @@ fn of_multiprocessor(stream: &Stream, bytes: u32, most: usize) -> usize {
 /// As many blocks as run at a time, each of which has its weights copied first: with so many bytes, and no more than `most` a
 /// multiprocessor.
 fn blocks_at_once<T: Convolve>(task: &Task<'_, T>, plan: &MmaPlan, bytes: u32, most: usize) -> u32 {
-    let tiles = plan.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * task.problem.images;
+    let tiles = plan.tiles_of(task.problem.images);
     let beside = plan.slices as usize * plan.columns as usize;
     let multiprocessors = task.stream.backend().properties().multiprocessors as usize;
     let wanted = (multiprocessors * of_multiprocessor(task.stream, bytes, most) / beside).max(1);

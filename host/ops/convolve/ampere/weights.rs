@@ -121,7 +121,7 @@ where
 {
     let stream = x.stream();
     let shape = merged.to_kernel(steps(x), steps(out));
-    let tiles = plan.of.tiles.iter().map(|&tiles| tiles as usize).product::<usize>() * problem.images;
+    let tiles = plan.of.tiles_of(problem.images);
     let beside = plan.rows as usize * plan.of.columns as usize * plan.of.slices as usize;
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     // Each part's sums are written and read.

@@ -7,8 +7,9 @@
 //! [`LANES`] vectors of them, and then strips one below the other, so that what taps along the other axes read again is in the cache of
 //! the multiprocessor.
 //!
-//! [`weights`] has the gradient of the weights, by the same strips.
+//! [`weights`] has the gradient of the weights, by the same strips. [`patches`] is for pictures of 16-bit numbers, by way of shared memory.
 
+pub mod patches;
 mod strips;
 pub mod weights;
 

@@ -87,6 +87,13 @@ impl MmaPlan {
         (taps * self.channels / 2).next_multiple_of(STEP as u32 / 2)
     }
 
+    /// Tiles of so many images.
+    #[inline(always)]
+    pub fn tiles_of(&self, images: usize) -> usize {
+        let [a, b, c] = self.tiles;
+        images * a as usize * b as usize * c as usize
+    }
+
     /// Places of the patch.
     #[inline(always)]
     pub fn places(&self) -> u32 {
