@@ -7,7 +7,8 @@ One after another: ours, libraries.cu (which nvcc compiles for this GPU), librar
 of a run drifts by, such as the GPU's clock, so meets both of ours. At last what torch.compile makes of expressions when
 it tries many kernels for each, which takes most of the time: `--untuned` leaves that out. `--only` is that of
 `warpsmith bench`. `--out` keeps every row as soon as it is measured, so that a run which is cut short is not lost, and
-`--from` makes the tables out of such files, without running anything.
+`--from` makes the tables out of such files, without running anything. A program that fails costs the rows that it has not
+measured; the others run all the same, and the status tells at the end. table.py makes docs/benchmarks.md's table of the files.
 """
 
 import argparse
@@ -34,6 +35,10 @@ OURS = ""
 
 class Failure(Exception):
     """What the user is told."""
+
+
+class Stopped(Failure):
+    """After which nothing else is run."""
 
 
 class Key(NamedTuple):
@@ -78,6 +83,7 @@ def run(what: str, command: list[str | Path], take: Callable[[str], None] | None
                 for line in program.stdout or ():
                     if take is not None and line.strip():
                         take(line)
+                program.wait()
             except BaseException:
                 program.kill()
                 raise
@@ -116,35 +122,51 @@ def compile_libraries(to: Path) -> None:
 
 def measure(args: argparse.Namespace, rows: Rows, keep: Callable[[Rows], None]) -> None:
     """Ours, the peers, ours again, and what is tuned; nothing runs beside them. They are put into `rows`, which `keep` is
-    given whenever there are more."""
+    given whenever there are more. What fails is told at the end, and does not keep the others from running."""
+    problems: list[str] = []
+
+    def attempt(step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Stopped:
+            raise
+        except Failure as failure:
+            print(f"error: {failure}", file=sys.stderr, flush=True)
+            problems.append(str(failure))
+
     warpsmith = args.warpsmith.resolve()
     numbers = [str(parse_size(size)) for size in args.sizes.split(",")]
     chosen = [] if args.only is None else ["--only", args.only]
     with tempfile.TemporaryDirectory() as folder:
         libraries = args.libraries.resolve() if args.libraries else Path(folder) / "libraries"
-        if not libraries.exists():
-            compile_libraries(libraries)
 
         def ours(which: str) -> None:
             file, what = Path(folder) / f"ours-{which}.json", f"warpsmith bench, the {which} run"
-            run(what, [warpsmith, "bench", "--sizes", args.sizes, *chosen, "--json", file])
-            rows.extend(read_rows(file, what))
-            keep(rows)
+            attempt(lambda: run(what, [warpsmith, "bench", "--sizes", args.sizes, *chosen, "--json", file]))
+            # Those that were measured, where others failed.
+            if file.exists():
+                rows.extend(read_rows(file, what))
+                keep(rows)
 
         def theirs(what: str, command: list[str | Path]) -> None:
             def take(line: str) -> None:
                 rows.extend(parse_rows(what, f"[{line}]"))
                 keep(rows)
 
-            run(what, [*command, *chosen, *numbers], take)
+            attempt(lambda: run(what, [*command, *chosen, *numbers], take))
 
         python: list[str | Path] = [sys.executable, HERE / "libraries.py"]
+        if not libraries.exists():
+            attempt(lambda: compile_libraries(libraries))
         ours("first")
-        theirs("libraries.cu", [libraries])
+        if libraries.exists():
+            theirs("libraries.cu", [libraries])
         theirs("libraries.py", python)
         ours("second")
         if not args.untuned:
             theirs("libraries.py --tuned", [*python, "--tuned"])
+    if problems:
+        raise Failure("; ".join(problems))
 
 
 def read_row(row: dict[str, Any]) -> tuple[Key, str, Measured]:
@@ -249,7 +271,7 @@ def main() -> None:
             args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
     def stop(number: int, _: object) -> None:
-        raise Failure(f"stopped by signal {number}")
+        raise Stopped(f"stopped by signal {number}")
 
     rows: Rows = []
     runs = "two runs, before and after those of most peers"

@@ -4,7 +4,8 @@
 Prints a JSON object a line, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
 random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3. As in
 `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that takes the
-host, so that the times are without the host's launching (but for calls that wait for the GPU: CuPy's bincount).
+host, so that the times are without the host's launching (but for calls that wait for the GPU: CuPy's bincount). What fails
+is said on the standard error and told by the status, and the other rows are measured.
 
 `--only` is that of `warpsmith bench`: the rows whose names contain one of the parts. `--tuned`: expressions alone, by
 torch.compile's mode max-autotune-no-cudagraphs, where its default is the mode otherwise. How long it takes them at first is
@@ -13,6 +14,7 @@ said on the standard error.
 
 import argparse
 import math
+import sys
 
 import cupy as cp
 import cupyx.scipy.ndimage as ndimage
@@ -21,7 +23,7 @@ import torch
 import ampere
 import expressions
 import networks
-from measure import bench, parts, wanted
+from measure import attempt, bench, failed, parts, wanted
 
 
 def with_torch(n):
@@ -202,6 +204,9 @@ stream = torch.cuda.Stream()
 with torch.cuda.stream(stream), cp.cuda.ExternalStream(stream.cuda_stream):
     for n in args.sizes:
         for work in (expressions.with_tuned,) if args.tuned else works:
-            work(n)
+            # Where arrays have no room, say: the rows of one module are lost, not those of the others.
+            attempt(f"{work.__module__}.{work.__name__} of {n}", lambda: work(n))
             torch.cuda.empty_cache()
             cp.get_default_memory_pool().free_all_blocks()
+if failed:
+    sys.exit(f"failed: {', '.join(failed)}")

@@ -4,6 +4,7 @@
 import json
 import math
 import statistics
+import sys
 import time
 
 import torch
@@ -14,6 +15,8 @@ FILL_SECONDS, LONGEST_HEAD_START = 50e-6, 20e-3
 filled = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
 # Parts of the names of the rows that are wanted; all are, where there are none.
 parts = []
+# What failed, for the status at the end.
+failed = []
 
 
 def wanted(*names):
@@ -61,7 +64,20 @@ def measure(name, peer, dtype, n, call):
     )
 
 
+def attempt(what, work):
+    """What `work` gives; nothing, where it fails, which the standard error and the status tell: the rows behind it are
+    measured all the same."""
+    try:
+        return work()
+    except Exception as error:
+        first, *_ = str(error).splitlines() or [""]
+        print(f"{what}: {type(error).__name__}: {first}", file=sys.stderr, flush=True)
+        failed.append(what)
+
+
 def bench(name, peer, dtype, n, call):
     """Prints the row at once, so that a run which is cut short is not lost."""
     if wanted(name):
-        print(json.dumps(measure(name, peer, dtype, n, call)), flush=True)
+        row = attempt(f"{name} of {n} by {peer}", lambda: measure(name, peer, dtype, n, call))
+        if row is not None:
+            print(json.dumps(row), flush=True)

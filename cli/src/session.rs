@@ -56,6 +56,11 @@ impl<'a> Session<'a> {
         self.args.json
     }
 
+    /// Whether standard error is told how long things take.
+    pub fn verbose(&self) -> bool {
+        self.args.verbose
+    }
+
     /// Opens the device that was asked for.
     pub fn open_device(&self) -> anyhow::Result<Device> {
         Ok(Device::named(&self.args.device)?)
@@ -129,6 +134,11 @@ impl<'a> Session<'a> {
 /// Writes to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_by(|stdout| Ok(stdout.write_all(text.as_bytes())?))
+}
+
+/// A line on standard error. Nothing is left to be done where that cannot be written.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Writes to standard output. A reader that went away (`| head`) has had what it wanted.

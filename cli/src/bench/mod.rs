@@ -4,8 +4,9 @@
 //! - Inputs are random numbers, uploaded once; outputs are allocated once. The forms of the operations are used that
 //!   write into an existing array and do not make the host wait; what they allocate for themselves counts.
 //! - The first call's result is checked against the CPU, on the same data, before anything is timed: every element of
-//!   it, but for the Gaussian blur, the product of matrices and attention, of which places all over the result are. A wrong result
-//!   is an error.
+//!   it, but for the Gaussian blur, the product of matrices and attention, of which places all over the result are.
+//! - A row whose result is wrong, or that fails otherwise, is reported and left out; the others are measured, shown and
+//!   written all the same, and the program fails at the end. With `--verbose` it says how long each row took in all.
 //! - Then come 3 calls of warm-up, and those that are timed, each between two events of the stream. All are queued
 //!   without a wait in between, behind fills of memory that keep the GPU busy for twice as long as that takes the host,
 //!   so that the times are without the host's launching; they are read at the end. The table has the median and the
@@ -30,8 +31,9 @@ mod sorting;
 mod squares;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
@@ -39,7 +41,7 @@ use warpsmith::{Device, Properties};
 use warpsmith_lab::report::figures;
 
 use crate::output::Output;
-use crate::session::{Session, print};
+use crate::session::{self, Session, print};
 pub use measure::Bench;
 use measure::{Limit, Measurement};
 use rows::{ROWS, Row};
@@ -78,8 +80,18 @@ struct Outcome {
     /// The elements that were asked for.
     size: usize,
     measured: Measurement,
-    /// What the copy moves at that size, in bytes per second.
-    copy: f64,
+    /// What the copy moves at that size, in bytes per second; nothing where the copy failed.
+    copy: Option<f64>,
+}
+
+/// What came of all rows.
+#[derive(Default)]
+struct Outcomes {
+    measured: Vec<Outcome>,
+    /// The rows that failed, as `NAME of SIZE`.
+    failed: Vec<String>,
+    /// Rows that were not tried, since the device could not go on.
+    skipped: usize,
 }
 
 /// `warpsmith bench`
@@ -93,14 +105,16 @@ pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
         [] => GPU_SIZES,
         sizes => sizes,
     };
-    let outcomes = measure_all(session, &device, args.repeats as usize, &rows, sizes)?;
-    files.write(&device, &outcomes)?;
+    let outcomes = measure_all(session, &device, args.repeats as usize, &rows, sizes);
+    files.write(&device, &outcomes.measured)?;
     if session.json() && args.file.is_none() {
-        return print(&format!("{}\n", to_json(&outcomes)));
+        print(&format!("{}\n", to_json(&outcomes.measured)))?;
+    } else {
+        let device = device.properties();
+        let table = table(&outcomes.measured, device);
+        print(&format!("{} ({})\n{table}\n", device.name, device.id))?;
     }
-    let device = device.properties();
-    let table = table(&outcomes, device);
-    print(&format!("{} ({})\n{table}\n", device.name, device.id))
+    outcomes.verdict()
 }
 
 /// A number of elements: `1000`, `64Ki`, `16Mi`, `1Gi`.
@@ -129,38 +143,64 @@ fn selected(parts: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(chosen).collect())
 }
 
-fn measure_all(
-    session: &Session,
-    device: &Device,
-    repeats: usize,
-    rows: &[&'static Row],
-    sizes: &[usize],
-) -> Result<Vec<Outcome>> {
+/// Measures the rows, and says at once which of them fail and why; how long each took in all, where that is asked for.
+fn measure_all(session: &Session, device: &Device, repeats: usize, rows: &[&'static Row], sizes: &[usize]) -> Outcomes {
     let bench = Bench::new(device, repeats);
     let progress = session.progress("bench");
-    let measure = |row: &Row, size| {
-        progress.set_message(format!("{} of {size}", row.name));
-        (row.run)(&bench, size).with_context(|| format!("{} of {size}", row.name))
-    };
-    let mut outcomes = Vec::new();
-    for &size in sizes {
+    let mut outcomes = Outcomes::default();
+    for (number, &size) in sizes.iter().enumerate() {
+        let mut measure = |row: &Row| {
+            let title = format!("{} of {size}", row.name);
+            progress.set_message(title.clone());
+            let begin = Instant::now();
+            let measured = (row.run)(&bench, size);
+            if session.verbose() {
+                progress.suspend(|| session::say(&format!("{title}: {:.2} s", begin.elapsed().as_secs_f64())));
+            }
+            measured
+                .inspect_err(|error| {
+                    let message = format!("{title}: {error:#}").replace(['\n', '\r'], " ");
+                    progress.suspend(|| session::say(&format!("warpsmith: error: {message}")));
+                    outcomes.failed.push(title);
+                })
+                .ok()
+        };
         // Also where it is not asked for: the others are held against it.
-        let copy = measure(&ROWS[0], size)?;
-        for row in rows {
-            let measured = if row.name == ROWS[0].name {
-                copy.clone()
-            } else {
-                measure(row, size)?
-            };
-            outcomes.push(Outcome {
-                name: row.name,
-                size,
-                measured,
-                copy: copy.bytes_per_second(),
-            });
+        let copy = measure(&ROWS[0]);
+        for (place, row) in rows.iter().enumerate() {
+            let is_copy = row.name == ROWS[0].name;
+            let measured = if is_copy { copy.clone() } else { measure(row) };
+            if let Some(measured) = measured {
+                outcomes.measured.push(Outcome {
+                    name: row.name,
+                    size,
+                    measured,
+                    copy: copy.as_ref().map(Measurement::bytes_per_second),
+                });
+            } else if bench.stream.synchronize().is_err() {
+                // As after a kernel's trap: nothing runs on this device any more.
+                outcomes.skipped = rows.len() - place - 1 + (sizes.len() - number - 1) * rows.len();
+                return outcomes;
+            }
         }
     }
-    Ok(outcomes)
+    outcomes
+}
+
+impl Outcomes {
+    /// An error where not every row was measured.
+    fn verdict(&self) -> Result<()> {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            count => format!("; {count} more were not tried, since the device cannot go on"),
+        };
+        ensure!(
+            self.failed.is_empty(),
+            "rows that failed: {}{skipped}",
+            self.failed.join(", ")
+        );
+        Ok(())
+    }
 }
 
 /// The files that were asked for.
@@ -194,7 +234,8 @@ impl Files {
         if let Some(file) = self.list {
             file.commit(|file| Ok(writeln!(file, "{}", to_json(outcomes))?))?;
         }
-        if let Some(file) = self.plot {
+        // Without a row there is nothing to draw.
+        if let Some(file) = self.plot.filter(|_| !outcomes.is_empty()) {
             let svg = roofline(device.properties(), outcomes)?;
             file.commit(|file| Ok(file.write_all(svg.as_bytes())?))?;
         }
@@ -216,7 +257,10 @@ fn roofline(device: &Properties, outcomes: &[Outcome]) -> Result<String> {
         .collect();
     let copies = outcomes.iter().filter(|outcome| outcome.size == largest);
     let roof = plot::Roof {
-        bandwidth: copies.map(|outcome| outcome.copy / 1e9).fold(0.0, f64::max),
+        bandwidth: copies
+            .filter_map(|outcome| outcome.copy)
+            .map(|copy| copy / 1e9)
+            .fold(0.0, f64::max),
         peaks: peaks(device, outcomes),
     };
     plot::roofline(&format!("{}, {largest} elements", device.name), &roof, &points)
@@ -276,7 +320,7 @@ fn table(outcomes: &[Outcome], device: &Properties) -> Table {
         let (throughput, share) = match measured.limit {
             Limit::Bandwidth => (
                 format!("{} GB/s", figures(measured.bytes_per_second() / 1e9)),
-                Some(measured.bytes_per_second() / copy),
+                copy.map(|copy| measured.bytes_per_second() / copy),
             ),
             Limit::Arithmetic => (
                 format!("{} TFLOP/s", figures(measured.operations_per_second() / 1e12)),
@@ -370,7 +414,7 @@ mod tests {
                 name: "a row",
                 size: 1,
                 measured: Measurement { limit, ..measured },
-                copy: 1.0,
+                copy: Some(1.0),
             }
         };
         let products = ["f32", "f16", "bf16"].map(|dtype| outcome(dtype, Limit::Arithmetic, 5e9));

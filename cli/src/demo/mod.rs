@@ -39,7 +39,8 @@ pub struct DemoArgs {
     /// The folder for the pictures that are made.
     #[arg(long, default_value = "warpsmith-demo", value_name = "DIR")]
     out: PathBuf,
-    /// Elements of the generated arrays [default: 2^25 on a GPU, 2^18 on the simulated one].
+    /// Elements of the generated arrays, and pixels of the pictures at most [default: 2^25 on a GPU, 2^18 on the
+    /// simulated one; the photograph has 2^18].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     len: Option<u64>,
     /// Element types: f32, f64, i32, i64, u8, u16, u32, u64.
@@ -71,7 +72,7 @@ pub fn run(session: &Session, args: &DemoArgs) -> Result<()> {
             _ => {}
         }
     }
-    let written = outputs.write(pictures::run(&mut demo)?)?;
+    let written = outputs.write(pictures::run(&mut demo, len)?)?;
     demo.finish();
     let device = device.properties();
     if session.json() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ndarray::{Array, Array2, Array3, Axis, Dimension};
+use ndarray::{Array, Array2, Array3, Axis, Dimension, s};
 use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
 use warpsmith::ops::Border;
@@ -18,6 +18,9 @@ use crate::picture::{Format, Picture, decode, encode};
 
 /// The photograph: Eileen Collins, from NASA's Great Images database, in the public domain.
 static PHOTOGRAPH: &[u8] = include_bytes!("../../data/astronaut.png");
+
+/// The photograph's smallest side, in which every filter's window has room.
+const SMALLEST_SIDE: usize = 64;
 
 /// What the demo made of the photograph.
 pub struct Results {
@@ -55,11 +58,12 @@ impl Outputs {
     }
 }
 
-/// Grayscale and blur of every kind of picture.
-pub fn run(demo: &mut Demo) -> Result<Results> {
+/// Grayscale and blur of every kind of picture, of `len` pixels at most where the photograph can be that small.
+pub fn run(demo: &mut Demo, len: usize) -> Result<Results> {
     let Picture::Bytes(photograph) = decode(PHOTOGRAPH)? else {
         bail!("the photograph is not of 8 bits");
     };
+    let photograph = thinned(&photograph, len);
     let (height, width, _) = photograph.dim();
     let mut rng = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(601);
     let transparent = Array3::from_shape_simple_fn((height, width, 4), || rng.random::<u8>());
@@ -72,6 +76,17 @@ pub fn run(demo: &mut Demo) -> Result<Results> {
     gaussian_blur(demo, "Gaussian blur RGB", &photograph, 2.0)?;
     histogram::of_picture(demo, &photograph)?;
     Ok(Results { gray, blurred })
+}
+
+/// Every second, third … pixel of every second, third … row, so that there are `len` pixels at most; but no side is
+/// shorter than [`SMALLEST_SIDE`] for that.
+fn thinned(picture: &Array3<u8>, len: usize) -> Array3<u8> {
+    let (height, width, _) = picture.dim();
+    let most = (height.min(width) / SMALLEST_SIDE).max(1);
+    let step = (1..most)
+        .find(|step| height.div_ceil(*step) * width.div_ceil(*step) <= len)
+        .unwrap_or(most);
+    picture.slice(s![..;step, ..;step, ..]).to_owned()
 }
 
 fn grayscale(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Array2<u8>> {
@@ -201,4 +216,21 @@ fn gaussian_reference(picture: &Array3<u8>, sigma: f64) -> Array3<f64> {
         }
         blurred.permuted_axes([1, 0, 2]).as_standard_layout().into_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_photograph_follows_the_length() {
+        let photograph = Array3::zeros((512, 512, 3));
+        let side = |len| thinned(&photograph, len).dim().0;
+        assert_eq!(
+            [1, 4096, 20_011, (1 << 18) - 1, 1 << 18, 1 << 25].map(side),
+            [64, 64, 128, 256, 512, 512]
+        );
+        // A picture that is smaller already is left as it is.
+        assert_eq!(thinned(&Array3::zeros((60, 200, 4)), 1).dim(), (60, 200, 4));
+    }
 }
