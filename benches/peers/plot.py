@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Draws what compare.py measured (`--out`) as bars, ours above the best peer's, of the rows that move memory:
 
-    python3 benches/peers/plot.py compare.json --size 256Mi --rows add,reduce_sum,transpose --out docs/speed.svg
+    python3 benches/peers/plot.py compare.json [more.json ...] --size 256Mi --rows add,reduce_sum,transpose --out docs/speed.svg
+
+Of several files the first that has a row counts, as in table.py.
 """
 
 import argparse
@@ -9,7 +11,8 @@ import sys
 from html import escape
 from pathlib import Path
 
-from compare import OURS, Failure, Key, Measured, Rows, collect, parse_size, read_rows
+from compare import OURS, Failure, Key, Measured, Results, parse_size
+from table import of_files
 
 WIDTH, LEFT, RIGHT = 860, 190, 190
 BAR, GAP, ROW = 11, 2, 34
@@ -17,14 +20,13 @@ TOP, BOTTOM = 34, 26
 OURS_COLOUR, PEER_COLOUR = "#d9480f", "#868e96"
 
 
-def bars(rows: Rows, size: int, names: list[str]) -> list[tuple[str, float, str, float]]:
+def bars(results: Results, size: int, names: list[str]) -> list[tuple[str, float, str, float]]:
     """Of each row its label, our rate, the best peer, and its rate, in GB/s; in the order of the names."""
-    results = collect(rows)
     found = []
     for name in names:
         keys = [key for key in results if key.n == size and key.name == name]
         if not keys:
-            raise Failure(f"no row `{name}` of {size} elements is in the file")
+            raise Failure(f"no row `{name}` of {size} elements is in the files")
         found += [bar(key, results[key]) for key in keys]
     return found
 
@@ -67,14 +69,14 @@ def svg(drawn: list[tuple[str, float, str, float]], title: str) -> str:
 def main() -> None:
     about = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("file", type=Path, help="what compare.py kept by --out")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="what compare.py kept by --out")
     parser.add_argument("--size", default="256Mi", help="elements (default: %(default)s)")
     parser.add_argument("--rows", required=True, help="names of rows, with commas between them")
     parser.add_argument("--title", default="On one NVIDIA H100, beside the fastest peer", help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the SVG file to write")
     args = parser.parse_args()
     try:
-        drawn = bars(read_rows(args.file), parse_size(args.size), args.rows.split(","))
+        drawn = bars(of_files(args.files)[0], parse_size(args.size), args.rows.split(","))
         args.out.write_text(svg(drawn, args.title), encoding="utf-8")
     except (Failure, OSError) as error:
         sys.exit(f"error: {error}")
