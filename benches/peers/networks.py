@@ -56,15 +56,17 @@ def embeddings(n):
 
 
 def by_each(name, n, prepare):
-    """A row for each backend that works; `prepare` makes the call, by that backend."""
+    """A row for each backend that does such work, which a first call tells; `prepare` makes the call, by that backend."""
     if not wanted(name):
         return
     for backend, kind in BACKENDS.items():
-        try:
-            with sdpa_kernel(kind):
-                bench(name, f"PyTorch {backend}", "bf16", n, prepare())
-        except RuntimeError:
-            continue
+        with sdpa_kernel(kind):
+            try:
+                call = prepare()
+                call()
+            except RuntimeError:
+                continue
+            bench(name, f"PyTorch {backend}", "bf16", n, call)
 
 
 def random(*shape):

@@ -111,6 +111,7 @@ mod deps;
 mod error;
 mod json;
 mod lock;
+mod manifest;
 mod message;
 mod output;
 mod ptx;

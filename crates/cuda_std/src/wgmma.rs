@@ -120,223 +120,23 @@
 //! }
 //! ```
 
+mod layout;
+mod operand;
+
 use core::marker::PhantomData;
 
 use bytemuck::Pod;
-use half::{bf16, f16};
 
-use crate::float8::{F8E4M3, F8E5M2};
 use crate::half::Packed;
-use crate::machine::{self, Major};
-use crate::shared::Shared;
-use crate::tma::Swizzle;
+use crate::machine;
+
+pub use layout::{KMajor, Layout, MatrixDescriptor, MnMajor, MnMajorB64};
+pub use operand::{FromRegisters, MultiplyBy, Operand, Tf32};
 
 pub use crate::machine::{InRegisters, IntegerRegisters, Registers};
 
 mod sealed {
     pub trait Sealed {}
-}
-
-use sealed::Sealed;
-
-/// An element type of the operands: [`bf16`], [`f16`](struct@f16), [`Tf32`], [`F8E4M3`], [`F8E5M2`] or [`i8`].
-pub trait Operand: Sealed + Copy + 'static {
-    /// The element as memory has it.
-    type Element: Pod;
-
-    /// The extent K of one instruction: 32 bytes.
-    const K: u32 = 32 / size_of::<Self::Element>() as u32;
-}
-
-/// An element type of A, with elements of type `U` in B, whose products are added in f32: the same type, or any two of the
-/// 8-bit floats.
-#[diagnostic::on_unimplemented(
-    message = "the tensor cores have no products of `{Self}` and `{U}` that are added in f32"
-)]
-pub trait MultiplyBy<U: Operand = Self>: Operand {
-    /// One instruction.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Batch::mma`].
-    #[doc(hidden)]
-    #[track_caller]
-    unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<U>, const ADD: i32>(
-        d: &mut R,
-        a: machine::MatrixDescriptor,
-        b: machine::MatrixDescriptor,
-    );
-}
-
-/// TensorFloat-32: an f32 of whose digits ten count. In memory it is an `f32`.
-#[derive(Clone, Copy, Debug)]
-pub struct Tf32;
-
-macro_rules! operands {
-    ($($type:ident $element:ident)*) => {$(
-        impl Sealed for $type {}
-
-        impl Operand for $type {
-            type Element = $element;
-        }
-    )*};
-}
-
-operands! {
-    bf16 bf16
-    f16 f16
-    Tf32 f32
-    F8E4M3 F8E4M3
-    F8E5M2 F8E5M2
-    i8 i8
-}
-
-macro_rules! products {
-    ($($type:ident $by:ident $multiply:ident)*) => {$(
-        impl MultiplyBy<$by> for $type {
-            #[inline(always)]
-            unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<$by>, const ADD: i32>(
-                d: &mut R,
-                a: machine::MatrixDescriptor,
-                b: machine::MatrixDescriptor,
-            ) {
-                // SAFETY: the caller's promise.
-                unsafe { d.$multiply::<A, B, ADD>(a, b) }
-            }
-        }
-    )*};
-}
-
-products! {
-    bf16 bf16 multiply_bf16
-    f16 f16 multiply_f16
-    Tf32 Tf32 multiply_tf32
-    F8E4M3 F8E4M3 multiply_e4m3_e4m3
-    F8E4M3 F8E5M2 multiply_e4m3_e5m2
-    F8E5M2 F8E4M3 multiply_e5m2_e4m3
-    F8E5M2 F8E5M2 multiply_e5m2_e5m2
-}
-
-/// An element type of an A that comes from registers: [`bf16`], [`f16`](struct@f16) or [`Tf32`].
-#[diagnostic::on_unimplemented(message = "the tensor cores take no `{Self}` from registers")]
-pub trait FromRegisters: Operand {
-    /// One instruction.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Batch::mma_fragment`].
-    #[doc(hidden)]
-    #[track_caller]
-    unsafe fn multiply_fragment<R: Registers, B: Layout<Self>, const ADD: i32>(
-        d: &mut R,
-        a: [u32; 4],
-        b: machine::MatrixDescriptor,
-    );
-}
-
-macro_rules! fragments {
-    ($($type:ident $multiply:ident [$($major:ident)?])*) => {$(
-        impl FromRegisters for $type {
-            #[inline(always)]
-            unsafe fn multiply_fragment<R: Registers, B: Layout<$type>, const ADD: i32>(
-                d: &mut R,
-                a: [u32; 4],
-                b: machine::MatrixDescriptor,
-            ) {
-                // SAFETY: the caller's promise.
-                unsafe { d.$multiply::<$($major,)? ADD>(a, b) }
-            }
-        }
-    )*};
-}
-
-fragments! {
-    bf16 multiply_bf16_fragment [B]
-    f16 multiply_f16_fragment [B]
-    Tf32 multiply_tf32_fragment []
-}
-
-/// How a matrix of `T` lies in shared memory: [`KMajor`] or, of 16-bit elements, [`MnMajor`]. See the [module](self).
-#[diagnostic::on_unimplemented(
-    message = "the tensor cores take no `{T}` that lies `{Self}`",
-    note = "16-bit elements lie `KMajor` or `MnMajor`, all others `KMajor`"
-)]
-pub trait Layout<T>: Sealed + Major {}
-
-/// Neighbours along K are neighbours in memory: A by rows, B by columns.
-#[derive(Clone, Copy, Debug)]
-pub struct KMajor;
-
-/// Neighbours along M or N are neighbours in memory: A by columns, B by rows.
-#[derive(Clone, Copy, Debug)]
-pub struct MnMajor;
-
-/// [`MnMajor`] in boxes of 32 elements, with 64-byte swizzle.
-#[derive(Clone, Copy, Debug)]
-pub struct MnMajorB64;
-
-impl Sealed for KMajor {}
-
-impl Major for KMajor {
-    const TRANSPOSED: i32 = 0;
-    const SWIZZLE: Swizzle = Swizzle::B128;
-}
-
-impl<T: Operand> Layout<T> for KMajor {}
-
-macro_rules! mn_major {
-    ($($layout:ident $swizzle:ident;)*) => {$(
-        impl Sealed for $layout {}
-
-        impl Major for $layout {
-            const TRANSPOSED: i32 = 1;
-            const SWIZZLE: Swizzle = Swizzle::$swizzle;
-        }
-
-        impl Layout<bf16> for $layout {}
-        impl Layout<f16> for $layout {}
-    )*};
-}
-
-mn_major! {
-    MnMajor B128;
-    MnMajorB64 B64;
-}
-
-/// Where a matrix of `T` lies in shared memory, with the swizzle of its layout. See the [module](self).
-pub struct MatrixDescriptor<T, L> {
-    raw: machine::MatrixDescriptor,
-    _layout: PhantomData<(T, L)>,
-}
-
-impl<T, L> Clone for MatrixDescriptor<T, L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T, L> Copy for MatrixDescriptor<T, L> {}
-
-impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
-    /// The matrix at `at`, which begins at a multiple of 1024 bytes; the two distances are multiples of 16 below 2^18.
-    /// `leading_byte_offset` counts only where the matrix is in several boxes along M or N: one that lies along these, and is
-    /// wider than a box.
-    #[inline(always)]
-    pub fn new<U: Pod>(at: Shared<U>, leading_byte_offset: u32, stride_byte_offset: u32) -> Self {
-        Self {
-            raw: machine::MatrixDescriptor::new(at.ptr(), leading_byte_offset, stride_byte_offset, L::SWIZZLE),
-            _layout: PhantomData,
-        }
-    }
-
-    /// The matrix `bytes` bytes further on, a multiple of 16: the next K, or another buffer of a ring.
-    #[inline(always)]
-    pub fn advance(self, bytes: u32) -> Self {
-        Self {
-            raw: self.raw.advance(bytes),
-            _layout: PhantomData,
-        }
-    }
 }
 
 /// What one thread has of a 64 × K matrix A in registers, where K is that of an instruction: so that it need not lie in shared memory.

@@ -23,6 +23,8 @@ mod device_grid;
 #[cfg(target_arch = "nvptx64")]
 mod device_matrix;
 #[cfg(target_arch = "nvptx64")]
+mod device_memory;
+#[cfg(target_arch = "nvptx64")]
 mod device_mma;
 #[cfg(target_arch = "nvptx64")]
 mod device_panic;
@@ -40,6 +42,8 @@ pub use device_cluster::*;
 pub use device_grid::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_matrix::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_memory::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_mma::*;
 #[cfg(target_arch = "nvptx64")]
