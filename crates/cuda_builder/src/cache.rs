@@ -28,7 +28,7 @@ const LIMIT: u64 = 256 << 20;
 const CLOCK: Duration = Duration::from_millis(20);
 
 /// This crate, which decides what is made of the sources.
-const OWN_SOURCE: [&str; 19] = [
+const OWN_SOURCE: [&str; 20] = [
     include_str!("arch.rs"),
     include_str!("cache.rs"),
     include_str!("cargo.rs"),
@@ -37,6 +37,7 @@ const OWN_SOURCE: [&str; 19] = [
     include_str!("json.rs"),
     include_str!("lib.rs"),
     include_str!("lock.rs"),
+    include_str!("manifest.rs"),
     include_str!("message.rs"),
     include_str!("output.rs"),
     include_str!("ptx.rs"),

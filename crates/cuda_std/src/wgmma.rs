@@ -16,7 +16,7 @@
 //!
 //! # How A and B lie in shared memory
 //!
-//! With 128-byte swizzle ([`Swizzle::B128`]), as [bulk copies](crate::tma) bring them; a
+//! With 128-byte swizzle ([`Swizzle::B128`](crate::tma::Swizzle::B128)), as [bulk copies](crate::tma) bring them; a
 //! [`MatrixDescriptor`] says where, and its type what the elements are and which of them are neighbours:
 //!
 //! * [`KMajor`]: those along K. A box has 128 bytes along K, and a row for each row of A, or column of B. Eight
@@ -26,7 +26,7 @@
 //!   and a row for each k. Eight rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes, and
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
 //!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
-//! * [`MnMajorB64`]: the same with boxes of 32 elements and 64-byte swizzle ([`Swizzle::B64`]), for matrices whose width is no
+//! * [`MnMajorB64`]: the same with boxes of 32 elements and 64-byte swizzle ([`Swizzle::B64`](crate::tma::Swizzle::B64)), for matrices whose width is no
 //!   multiple of 64. Eight rows are 512 bytes, and 16 rows 1024.
 //!
 //! An A of 16-bit floats or of `Tf32` can come from registers instead, as [`Fragment`]s: that is how an A of `Tf32` that lies
