@@ -400,6 +400,27 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_names_what_failed_and_counts_what_was_not_tried() {
+        let verdict = |failed: &[&str], skipped| {
+            let failed = failed.iter().map(|row| row.to_string()).collect();
+            let outcomes = Outcomes {
+                failed,
+                skipped,
+                ..Outcomes::default()
+            };
+            outcomes.verdict().map_err(|error| error.to_string())
+        };
+        assert_eq!(verdict(&[], 0), Ok(()));
+        let message = verdict(&["add of 5", "sort of 5"], 0).unwrap_err();
+        assert_eq!(message, "rows that failed: add of 5, sort of 5");
+        let message = verdict(&["add of 5"], 3).unwrap_err();
+        assert_eq!(
+            message,
+            "rows that failed: add of 5; 3 more were not tried, since the device cannot go on"
+        );
+    }
+
+    #[test]
     fn the_roof_has_a_part_for_each_peak_of_the_products() {
         let mut device = Device::simulator().properties().clone();
         let outcome = |dtype, limit, operations| {
