@@ -162,7 +162,8 @@ def measure(args: argparse.Namespace, rows: Rows, keep: Callable[[Rows], None]) 
         if libraries.exists():
             theirs("libraries.cu", [libraries])
         theirs("libraries.py", python)
-        ours("second")
+        if not args.once:
+            ours("second")
         if not args.untuned:
             theirs("libraries.py --tuned", [*python, "--tuned"])
     if problems:
@@ -260,6 +261,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="PART,...", help="only the rows whose names contain one of these")
     parser.add_argument("--libraries", type=Path, metavar="FILE", help="where libraries.cu is compiled to, if it was not before")
     parser.add_argument("--untuned", action="store_true", help="without torch.compile's tuned kernels")
+    parser.add_argument("--once", action="store_true", help="ours once: at large sizes its checks take most of the time")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep every row as measured")
     parser.add_argument("--from", nargs="+", type=Path, metavar="FILE", dest="files", help="read rows, run nothing")
     args = parser.parse_args()
@@ -274,7 +276,7 @@ def main() -> None:
         raise Stopped(f"stopped by signal {number}")
 
     rows: Rows = []
-    runs = "two runs, before and after those of most peers"
+    runs = "one run" if args.once else "two runs, before and after those of most peers"
     failure = None
     signal.signal(signal.SIGTERM, stop)
     try:
