@@ -66,6 +66,16 @@ impl Callee<'_> {
         Ok(results[0])
     }
 
+    /// Calls the function, which is not only copied; gives its result.
+    pub(super) fn call(&self, argument: Register, writer: &mut Writer) -> Result<Register, Malformed> {
+        let Self::Inline(inline) = self else {
+            return self.apply(&[argument], writer);
+        };
+        let result = room(inline.body.result.1, writer);
+        call(&inline.name, &words(&[argument], writer), result, writer);
+        Ok(result)
+    }
+
     /// Applies the function to each of these lists of arguments; gives its results.
     ///
     /// Where a function goes another way for a [few](rare) numbers, one branch asks for all lists whether one of them is among
@@ -112,9 +122,7 @@ impl Callee<'_> {
     }
 }
 
-/// Applies the copies without what is rare, unless a number wants that: then calls the function for one after another. The calls
-/// stand in the way of the others, who pass over them: a jump over whole copies takes the processor longer, since it fetches
-/// what is next in memory ahead.
+/// Applies the copies without what is rare, unless a number wants that: then calls the function for one after another.
 fn usual_or_any(copies: &[Copy<'_>], rare: Rare, writer: &mut Writer) -> Result<(), Malformed> {
     let mut any = None;
     for copy in copies {
@@ -124,20 +132,17 @@ fn usual_or_any(copies: &[Copy<'_>], rare: Rare, writer: &mut Writer) -> Result<
             None => own,
         });
     }
-    let number = writer.copy();
-    if let Some(any) = any {
-        writer.line(format_args!("@{any} bra {ANY}_{number}"));
-    }
-    for copy in copies {
-        copy.usual(rare, writer)?;
-    }
-    writer.line(format_args!("bra.uni {USUAL}_{number}"));
-    writer.mark(format_args!("{ANY}_{number}:"));
-    for copy in copies {
-        call(&copy.inline.name, &copy.arguments, copy.result, writer);
-    }
-    writer.mark(format_args!("{USUAL}_{number}:"));
-    Ok(())
+    let Some(any) = any else { return Ok(()) };
+    writer.usual_or_calls(
+        any,
+        |writer| copies.iter().try_for_each(|copy| copy.usual(rare, writer)),
+        |writer| {
+            for copy in copies {
+                call(&copy.inline.name, &copy.arguments, copy.result, writer);
+            }
+            Ok(())
+        },
+    )
 }
 
 /// Numbers as functions take them.

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::addresses::addresses;
 use super::body::Body;
+use super::exponential::is_exponential;
 use super::inline::{Callee, Inline, LABELS, meeting, rare};
 use super::module::{Item, Kind, Module};
 use super::writer::{REGISTERS, register_bits};
@@ -35,7 +36,7 @@ pub(super) struct Linked<'a> {
 /// Links `functions`, which have these texts, for GPUs from that compute capability on, if it is given, and in that version of
 /// PTX.
 pub(super) fn link<'a>(
-    functions: &[&DeviceFnInfo],
+    functions: &[&'static DeviceFnInfo],
     modules: &'a [Module<'a>],
     least: Option<Least>,
 ) -> Result<Linked<'a>, Malformed> {
@@ -68,7 +69,7 @@ const TINY: usize = 8;
 
 /// Links `functions`, as [`link()`] does, behind all that `kernel` consists of but the kernel itself.
 pub(super) fn link_twice<'a>(
-    functions: &[&DeviceFnInfo],
+    functions: &[&'static DeviceFnInfo],
     modules: &'a [Module<'a>],
     kernel: &'a Module<'a>,
     least: Option<Least>,
@@ -141,7 +142,7 @@ impl<'a> Linker<'a> {
     fn add(
         &mut self,
         number: usize,
-        info: &DeviceFnInfo,
+        info: &'static DeviceFnInfo,
         module: &'a Module<'a>,
         most_inlined: usize,
     ) -> Result<Callee<'a>, Malformed> {
@@ -152,8 +153,8 @@ impl<'a> Linker<'a> {
         let is_inlined = body.instructions() <= most_inlined && !used.contains(root.name);
         let rare = if is_inlined { rare(&body.statements) } else { None };
         let mut kept = used;
-        // What copies leave out is done by calls.
-        if !is_inlined || rare.is_some() {
+        // What copies leave out is done by calls, as is what the kernel's own exponentials do.
+        if !is_inlined || rare.is_some() || is_exponential(info) {
             kept.insert(root.name);
         }
         let renamed = self.rename(number, module, root, &kept)?;

@@ -9,6 +9,7 @@ use cuda_std::scalar::ScalarType;
 use super::Malformed;
 use super::arguments::Block;
 use super::divide::{Numerators, by_one, is_division};
+use super::exponential::{exponentials, is_exponential};
 use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
@@ -186,6 +187,11 @@ impl Elements<'_> {
                             _ => Numerators::Any,
                         };
                         by_one((&numerators, known), divisor, divide, writer)
+                    }
+                    _ if count > 1 && is_exponential(info) => {
+                        let numbers: Vec<Register> = lists.iter().map(|list| list[0]).collect();
+                        let any = |number, writer: &mut Writer| callee.call(number, writer);
+                        exponentials(&numbers, any, writer)
                     }
                     _ => callee.apply_each(&lists, writer),
                 };

@@ -134,6 +134,24 @@ impl Writer {
         register
     }
 
+    /// As [`usual_or_any`](Self::usual_or_any), of calls, which stand in the way of the others, who pass over them: a jump over
+    /// whole copies takes the processor longer, since it fetches what is next in memory ahead.
+    pub(super) fn usual_or_calls<E>(
+        &mut self,
+        is_any: Register,
+        usual: impl FnOnce(&mut Self) -> Result<(), E>,
+        calls: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let number = self.copy();
+        self.line(format_args!("@{is_any} bra {ANY}_{number}"));
+        usual(self)?;
+        self.line(format_args!("bra.uni {USUAL}_{number}"));
+        self.mark(format_args!("{ANY}_{number}:"));
+        calls(self)?;
+        self.mark(format_args!("{USUAL}_{number}:"));
+        Ok(())
+    }
+
     /// Writes what is done where `is_any` does not hold, and far from it, so that nobody else fetches it, what is done where it
     /// does. Both write the same registers.
     pub(super) fn usual_or_any<E>(

@@ -423,6 +423,7 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
                 .sum()
         },
         ("neg.f32", 1) => |[a, ..]| low(a ^ 1 << 31),
+        ("abs.f32", 1) => |[a, ..]| low(a & !(1 << 31)),
         ("rcp.rn.f32", 1) => |words| of_f32(words, |[a, ..]| 1.0 / a),
         ("add.rn.f32", 2) => |words| of_f32(words, |[a, b, _]| a + b),
         ("mul.rn.f32", 2) => |words| of_f32(words, |[a, b, _]| a * b),
@@ -437,6 +438,10 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
             of_f32(words, |[a, b, _]| {
                 extreme(a, b, a < b || a == b && a.is_sign_negative())
             })
+        },
+        ("setp.gtu.f32", 2) => |[a, b, _]| {
+            let (a, b) = (f32_of(a), f32_of(b));
+            u64::from(a > b || a.is_nan() || b.is_nan())
         },
         ("setp.nan.f32", 2) => |[a, b, _]| u64::from(f32_of(a).is_nan() || f32_of(b).is_nan()),
         _ => computed_of_floats(opcode, numbers),

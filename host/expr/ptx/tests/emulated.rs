@@ -283,6 +283,39 @@ fn two_vectors_of_a_thread() {
     }
 }
 
+/// Exponentials of a thread's elements go the general way together: where none is large, where one is, and of rows.
+#[test]
+fn exponentials_of_numbers_of_any_size() {
+    let large = [
+        87.0,
+        -87.0,
+        87.1,
+        -87.4,
+        88.8,
+        -104.1,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+    ];
+    for len in [1, 7, 36, 1024, 1027] {
+        let blocks = twice(|stream| {
+            for is_usual in [true, false] {
+                let number = |k: usize| match k % 7 {
+                    0 if !is_usual => large[k / 7 % large.len()],
+                    _ => k as f32 * 0.01 - 4.0,
+                };
+                let numbers = Array::from_shape_fn((3, len), |(row, k)| number(row * len + k));
+                let x = DeviceArray::from_ndarray(stream, &numbers)?;
+                x.expr().exp().eval()?;
+                (x.expr().exp() * 2.0).sum_axis(Axis(1)).eval()?;
+                x.slice(s![.., len / 2..])?.expr().exp().eval()?;
+            }
+            Ok(())
+        });
+        assert!(blocks > 5, "{blocks}");
+    }
+}
+
 /// Blocks that are full, which have no bounds, beside rows, and those of a vector more or less.
 #[test]
 fn blocks_of_whole_vectors() {
