@@ -163,8 +163,9 @@ fn kernels_of_scans_and_histograms_read_programs() {
                     let said = assemble(ptxas, &folder.join(format!("{name}.ptx")), ARCHITECTURES[1].0, &text);
                     let spills = said.split_once(" bytes spill stores").expect("what it says").0;
                     let spills: u32 = spills.rsplit(' ').next().unwrap_or_default().parse().expect("a number");
-                    // Columns of f64 have 16 bytes.
-                    assert!(spills <= 16, "{name}: {said}");
+                    // Sums of f16 have 64 bytes by ptxas 13.5, of all kernels the most: 16 words of a thread that has 96
+                    // registers, which its launch bounds leave, for 64 elements that are computed when all are loaded.
+                    assert!(spills <= 64, "{name}: {said}");
                     if env::var_os("WARPSMITH_SHOW_PTXAS").is_some() {
                         println!("{name} {said}");
                     }
