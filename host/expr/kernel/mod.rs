@@ -322,6 +322,11 @@ pub(in crate::expr) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) 
         Some(_) => lengths[1..lengths.len() - 1].iter().product(),
     };
     let most = ptx::MOST.checked_div(counted).map_or(usize::MAX, |most| most.max(1));
+    // Parts of whole tiles have whole tiles.
+    let most = match program.has_turned() && lengths.len() == 2 {
+        true => most - most % ptx::TILE_ROWS,
+        false => most,
+    };
     if lengths[0] > most {
         // Parts of one axis begin where vectors do.
         let begins = (0..lengths[0]).step_by(most);
@@ -421,6 +426,28 @@ mod tests {
     fn table<'a>(x: &'a DeviceArray<f32, Ix2>, y: &'a DeviceArray<f32, Ix2>, output: u64) -> Lowered<'a> {
         let root = (x.expr() + y.expr() * 2.0).part.expect("a table");
         lower(&[root], &[LEN, LEN], &[output])
+    }
+
+    #[test]
+    fn parts_of_whole_tiles_have_whole_tiles() -> Result<()> {
+        let device = Device::simulator();
+        let x = DeviceArray::<f32, Ix2>::zeros(device.default_stream(), (192, 64))?;
+        let turned = x.t();
+        let root = turned.expr().part.expect("a table");
+        let mut lowered = lower(&[root], &[64, 192], &[0]);
+        assert!(lowered.program.has_turned());
+        for columns in [192, ptx::MOST / ptx::TILE_ROWS] {
+            lowered.lengths = vec![100_000 * ptx::TILE_ROWS, columns];
+            let pieces = pieces(&lowered, &[0]);
+            assert!(
+                pieces
+                    .iter()
+                    .all(|piece| piece.lengths[0].is_multiple_of(ptx::TILE_ROWS))
+            );
+            let rows: usize = pieces.iter().map(|piece| piece.lengths[0]).sum();
+            assert_eq!((rows, pieces.len() > 1), (lowered.lengths[0], true));
+        }
+        Ok(())
     }
 
     /// A sum in parts.

@@ -449,6 +449,9 @@ impl<'s, 'a> Steps<'s, 'a> {
             && (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
         let inputs: Vec<u64> = arrays.iter().map(|array| array.first_address()).collect();
         program.aligned = are_aligned(&program, &inputs, outputs, &lengths, &strides);
+        if program.transposed && ptx::has_tiles(&program, &lengths) {
+            turn(&mut program, &inputs, &strides);
+        }
         program.vectors = ptx::vectors(&program, &lengths);
         let later = scalars.iter().enumerate().filter_map(|(at, number)| match number {
             Number::Known(_) => None,
@@ -512,6 +515,25 @@ fn is_transposed(input: &Input, strides: &[isize]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Has inputs read by vectors along the last axis but one, if they lie so, as many as a block has shared memory for.
+fn turn(program: &mut Program, inputs: &[u64], strides: &[Vec<isize>]) {
+    let vector = ptx::vector_len(program);
+    let all = program.inputs.iter_mut().zip(inputs).zip(strides);
+    let turned = all.filter(|((input, address), strides)| {
+        let along = strides.len() - 2;
+        let others = strides.iter().enumerate().filter(|(axis, _)| *axis != along);
+        let mut others = others.map(|(_, stride)| stride.unsigned_abs());
+        input.layout == Layout::Strided
+            && strides[along] == 1
+            && vector * input.ty.bytes() == ptx::ACCESS
+            && address.is_multiple_of(ptx::ACCESS as u64)
+            && others.all(|stride| stride.is_multiple_of(vector))
+    });
+    turned
+        .take(ptx::MOST_TURNED)
+        .for_each(|((input, _), _)| input.layout = Layout::Turned);
 }
 
 /// [`Program::aligned`]
@@ -600,6 +622,47 @@ mod tests {
                 view.strides()
             );
         }
+        Ok(())
+    }
+    /// Arrays that are turned, of whole tiles, are read by vectors if these begin at multiples of their size.
+    #[test]
+    fn arrays_are_turned_where_vectors_are_whole() -> crate::Result<()> {
+        let device = Device::simulator();
+        let zeros = |shape: [usize; 3]| DeviceArray::<f32, _>::zeros(device.default_stream(), shape);
+        let x = zeros([4, 128, 68])?;
+        let turned = |part: Arc<Node<'_>>| {
+            let program = lower(&[Arc::clone(&part)], &part.shape, &[0]).program;
+            program
+                .inputs
+                .iter()
+                .filter(|input| input.layout == Layout::Turned)
+                .count()
+        };
+        let part = |begin: usize| x.slice(s![.., .., begin..begin + 64])?.permuted_axes([0, 2, 1]);
+        for begin in [0, 4] {
+            assert_eq!(turned(part(begin)?.expr().part.expect("an array")), 1);
+        }
+        let y = part(0)?;
+        assert_eq!(turned((y.expr() + y.expr().exp()).part.expect("one array")), 1);
+        let many = (1..5).fold(y.expr(), |sum, _| sum.exp() + &*y);
+        assert_eq!(turned(many.part.expect("some calls")), 1);
+        let more = (1..20).fold(y.expr(), |sum, _| sum + &*y);
+        assert_eq!(turned(more.part.expect("many calls")), 0);
+        // Between vectors, reversed, of other lengths, and of other sizes.
+        for other in [
+            part(1)?,
+            part(2)?,
+            y.slice(s![.., ..;-1, ..])?,
+            y.slice(s![.., ..60, ..])?,
+            y.slice(s![.., .., ..96])?,
+        ] {
+            assert_eq!(turned(other.expr().part.expect("an array")), 0, "{:?}", other.shape());
+        }
+        let wide = DeviceArray::<f64, _>::zeros(device.default_stream(), [1, 128, 64])?;
+        assert_eq!(
+            turned(wide.view().permuted_axes([0, 2, 1])?.expr().part.expect("an array")),
+            0
+        );
         Ok(())
     }
 }

@@ -50,6 +50,9 @@ pub(crate) enum Layout {
     Columns,
     /// At any distances along all axes.
     Strided,
+    /// Side by side along the last axis but one, in an aligned program whose elements are whole
+    /// [tiles](crate::expr::ptx::has_tiles), of which threads bring each other what they have loaded.
+    Turned,
 }
 
 /// How many vectors a thread has, of an aligned program of one axis that reduces nothing.
@@ -204,6 +207,11 @@ impl Program {
     pub(crate) fn reduced_axis(&self) -> Option<usize> {
         let reduce = self.reduce.as_ref()?;
         Some(reduce.form.axis(usize::from(self.axes)))
+    }
+
+    /// Whether an input is [turned](Layout::Turned).
+    pub(crate) fn has_turned(&self) -> bool {
+        self.inputs.iter().any(|input| input.layout == Layout::Turned)
     }
 
     /// Whether neighbours along the last axis belong to different rows.

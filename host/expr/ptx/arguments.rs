@@ -32,7 +32,14 @@ const TILE_LANES_LOG2: u32 = 3;
 const HEIGHT_LOG2: u32 = 5;
 
 /// And of one of vectors, which a block has.
-const VECTORS_HEIGHT_LOG2: u32 = 6;
+pub(super) const VECTORS_HEIGHT_LOG2: u32 = 6;
+
+/// The same as a number.
+pub(in crate::expr) const TILE_ROWS: usize = 1 << VECTORS_HEIGHT_LOG2;
+
+/// The vectors in a row of a tile of [turned](Layout::Turned) inputs, as a power of two. Of both arrays a tile has pieces of 256
+/// bytes.
+pub(super) const TURNED_VECTORS_LOG2: u32 = 4;
 
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
 const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
@@ -105,9 +112,25 @@ pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors 
     }
 }
 
+/// Whether the elements along these axes are whole tiles of vectors of four, none of which has rows of two matrices, and a thread
+/// of a block that has as many threads as there can be has enough registers for them.
+pub(in crate::expr) fn has_tiles(program: &Program, lengths: &[usize]) -> bool {
+    const MOST_CALLS: usize = 16;
+    let [.., rows, columns] = *lengths else { return false };
+    let calls = program.steps.iter().filter(|step| matches!(step, Step::Call(..)));
+    program.aligned
+        && calls.count() <= MOST_CALLS
+        && vector_len(program) == SPREAD
+        && columns.is_multiple_of(SPREAD << TURNED_VECTORS_LOG2)
+        && rows.is_multiple_of(TILE_ROWS)
+        && rows * columns > 0
+        && columns <= MOST / TILE_ROWS
+}
+
 /// Threads of a block, where nothing is reduced.
 pub(super) fn threads(program: &Program) -> u32 {
     match program.transposed && program.aligned {
+        true if program.has_turned() => 1 << (TURNED_VECTORS_LOG2 + VECTORS_HEIGHT_LOG2),
         true => THREADS_OF_TILE,
         false => THREADS,
     }
@@ -185,7 +208,7 @@ impl Block {
             size += 8 * match input.layout {
                 Layout::Single => 0,
                 Layout::Rows | Layout::Columns => outer,
-                Layout::Strided => outer + 1,
+                Layout::Strided | Layout::Turned => outer + 1,
             };
         }
         Self {
@@ -260,6 +283,7 @@ impl Shares {
         assert!(flat || rest == 0, "rows of aligned programs are whole vectors");
         let lanes_log2 = match (aligned, transposed) {
             (true, false) => 0,
+            (true, true) if program.has_turned() => TURNED_VECTORS_LOG2,
             (true, true) => lanes(columns, len, TILE_VECTORS_LOG2),
             (false, true) => lanes(columns, len, TILE_LANES_LOG2),
             (false, false) if flat => LANES_LOG2,
@@ -411,7 +435,7 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
         let axes = match input.layout {
             Layout::Single => 0,
             Layout::Rows | Layout::Columns => last,
-            Layout::Strided => last + 1,
+            Layout::Strided | Layout::Turned => last + 1,
         };
         for (axis, stride) in strides.iter().take(axes).enumerate() {
             let stride = *stride as i64 * input.ty.bytes() as i64;

@@ -2,7 +2,8 @@
 //! The kernel itself: which elements a thread has, and where they lie.
 
 use super::arguments::{
-    Block, LANES_LOG2, THREADS, block_threads, is_flat, is_paired, least_blocks, spread_len, threads,
+    Block, LANES_LOG2, THREADS, TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2, block_threads, is_flat, is_paired,
+    least_blocks, spread_len, threads,
 };
 use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
@@ -10,6 +11,7 @@ use super::link::{Linked, link};
 use super::module::Module;
 use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
+use super::turned::Turned;
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
 use crate::expr::program::{Layout, Program, Value, Vectors};
@@ -112,6 +114,7 @@ impl Kernel<'_> {
                 let column = writer.new_word("mul.lo.s32", format_args!("{group}, {}", vector_len(self.program)));
                 self.elements(&row, &[self.vector(column)], writer)
             }
+            (false, true) if self.program.has_turned() => self.whole_tile(writer),
             (false, is_aligned) => {
                 let log2 = self.word(self.block.lanes_log2, writer);
                 let (rest, lane) = split(thread, log2, writer);
@@ -150,6 +153,30 @@ impl Kernel<'_> {
         let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {}", vector_len(self.program)));
         self.return_beyond(column, self.block.columns, writer);
         self.elements(row, &[self.vector(column)], writer)
+    }
+
+    /// One vector of a row of a tile, which has all of its elements.
+    fn whole_tile(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let (quotient, group) = self.divide(block, self.block.groups, writer);
+        let first = writer.new_word("shl.b32", format_args!("{quotient}, {VECTORS_HEIGHT_LOG2}"));
+        let turned = Turned::new(self, (first, group), thread, writer);
+        let number = writer.new_word("add.s32", format_args!("{first}, {}", turned.within));
+        let row = self.row_along(number, 0, writer);
+        let vector = writer.new_word(
+            "mad.lo.s32",
+            format_args!("{group}, {}, {}", 1 << TURNED_VECTORS_LOG2, turned.vector),
+        );
+        let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {}", vector_len(self.program)));
+        let needed = self.needed(self.program.outputs.iter().copied());
+        let spans = [self.vector(column)];
+        let elements = Elements {
+            turned: Some(&turned),
+            ..self.elements_of(&row, &spans)
+        };
+        elements.write(&needed, writer)?;
+        writer.line("ret");
+        Ok(())
     }
 
     /// One or two vectors of a thread, and behind the last one elements, where it has one.
@@ -314,6 +341,7 @@ impl Kernel<'_> {
             operations,
             row,
             spans,
+            turned: None,
         }
     }
 

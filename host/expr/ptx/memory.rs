@@ -32,6 +32,15 @@ pub(super) fn load(ty: ScalarType, len: usize, address: Register, writer: &mut W
 }
 
 impl Loaded {
+    /// Elements of registers of their own.
+    pub(super) fn of(ty: ScalarType, registers: Vec<Register>) -> Self {
+        Self {
+            ty,
+            len: registers.len(),
+            registers,
+        }
+    }
+
     /// Each element in a register of its own.
     pub(super) fn unpack(&self, writer: &mut Writer) -> Vec<Register> {
         let bytes = self.ty.bytes();

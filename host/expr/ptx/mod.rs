@@ -26,7 +26,8 @@
 //! one, as the transpose in `x + yᵀ`, a row of it takes one element of each sector of memory. So the program is *transposed*:
 //! threads go through tiles of 32 rows and of a few vectors or as many groups of neighbours as a sector has room for. A
 //! warp, or at least a block, has then whole sectors of all inputs. What lies beyond the ends of a row, or behind the last
-//! row, are threads without elements.
+//! row, are threads without elements. Where tiles are whole, such an input is read by vectors along the other axis, too, and
+//! threads find their elements in shared memory ([`turned`]).
 
 mod addresses;
 mod arguments;
@@ -45,17 +46,19 @@ mod reduce;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod turned;
 mod writer;
 
 use thiserror::Error;
 
 use super::program::{GROUP, Layout, Program, Step};
 
-pub(super) use arguments::{Arguments, Parts, config, parameters, reading_parameters, vectors};
+pub(super) use arguments::{Arguments, Parts, TILE_ROWS, config, has_tiles, parameters, reading_parameters, vectors};
 pub(super) use kernel::kernel;
 pub(super) use reading::{FIRST, reading};
 #[cfg(test)]
 pub(super) use tests::{is_recorded, run_again};
+pub(super) use turned::MOST_TURNED;
 
 /// The name of the kernel.
 pub(super) const NAME: &str = "expression";

@@ -13,6 +13,7 @@ use super::exponential::{exponentials, is_exponential};
 use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
+use super::turned::Turned;
 use super::writer::{Register, Writer, register_bits};
 use crate::expr::program::{Layout, Program, Step};
 
@@ -47,6 +48,8 @@ pub(super) struct Elements<'a> {
     pub operations: &'a [Option<Operation>],
     pub row: &'a Row,
     pub spans: &'a [Span],
+    /// What a thread loads for others, where inputs are [turned](Layout::Turned).
+    pub turned: Option<&'a Turned>,
 }
 
 /// An input's elements: of each span, or one.
@@ -75,13 +78,25 @@ impl Elements<'_> {
     /// Loads the inputs among the wanted steps that have no values yet.
     pub(super) fn load_wanted(&self, wanted: &[bool], values: &Values, writer: &mut Writer) -> Inputs {
         let mut inputs = vec![Vec::new(); self.program.inputs.len()];
+        let mut turned = Vec::new();
         for (number, step) in self.program.steps.iter().enumerate() {
             if let Step::Input(input) = *step
                 && wanted[number]
                 && values[number].is_empty()
             {
-                inputs[usize::from(input)] = self.load(usize::from(input), writer);
+                let input = usize::from(input);
+                match (self.turned, self.program.inputs[input].layout) {
+                    (Some(own), Layout::Turned) => {
+                        turned.push((input, own.load(self.program, self.block, input, writer)))
+                    }
+                    _ => inputs[input] = self.load(input, writer),
+                }
             }
+        }
+        if let Some(own) = self.turned
+            && !turned.is_empty()
+        {
+            own.exchange(&turned, &mut inputs, writer);
         }
         inputs
     }
@@ -238,7 +253,7 @@ impl Elements<'_> {
                 };
                 self.spans.iter().map(load).collect()
             }
-            Layout::Strided => self.load_strided(input, writer),
+            Layout::Strided | Layout::Turned => self.load_strided(input, writer),
         }
     }
 

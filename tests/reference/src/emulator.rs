@@ -404,6 +404,7 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
         ("add.s64", 2) => |[a, b, _]| a.wrapping_add(b),
         ("sub.s32", 2) => |[a, b, _]| low(a.wrapping_sub(b)),
         ("and.b32" | "and.pred", 2) => |[a, b, _]| a & b,
+        ("xor.b32", 2) => |[a, b, _]| low(a ^ b),
         ("or.pred", 2) => |[a, b, _]| a | b,
         ("not.pred", 1) => |[a, ..]| a ^ 1,
         ("min.u32", 2) => |[a, b, _]| a.min(b),
@@ -536,7 +537,7 @@ impl Line {
             "%ctaid.y" => Operand::Block(1),
             "%tid.x" => Operand::Thread,
             // Shared memory begins at 0.
-            "folded" => Operand::Number(0),
+            "folded" | "turned" => Operand::Number(0),
             _ if labels.contains_key(word) => Operand::Label(labels[word]),
             _ => match word.split_once('+') {
                 Some((base, offset)) => {

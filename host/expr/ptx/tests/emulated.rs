@@ -268,6 +268,50 @@ fn elements_of_views() {
     assert!(blocks > 10, "{blocks}");
 }
 
+/// Turned arrays, of one matrix and of several, beside arrays in rows and ones that lie otherwise, and more of them than there is
+/// shared memory for.
+pub(super) fn turned_arrays(stream: &Stream, [many, rows, columns]: [usize; 3]) -> Result<()> {
+    let of_columns = || numbers(stream, [many, columns, rows]);
+    let turned = [0, 2, 1];
+    let (x, all) = (numbers(stream, [many, rows, columns])?, of_columns()?);
+    let y = all.view().permuted_axes(turned)?;
+    (&x + &y).eval()?;
+    // Alone, reversed, and between vectors.
+    (y.expr() * 2.0).eval()?;
+    (&x - &y.slice(s![..;-1, .., ..;-1])?).eval()?;
+    let wide = numbers(stream, [many, columns, rows + 4])?;
+    let part = |begin: usize| wide.slice(s![.., .., begin..begin + rows])?.permuted_axes(turned);
+    (&x + &part(4)?).eval()?;
+    (&x + &part(1)?).eval()?;
+    let integers = y.expr().cast::<i32>().eval()?;
+    let other = of_columns()?.expr().cast::<i32>().eval()?;
+    (integers.expr() + &*other.view().permuted_axes(turned)?)
+        .cast::<f32>()
+        .eval()?;
+    let row = x.slice(s![.., ..1, ..])?;
+    let place = expr::index((many, rows, columns), 1).cast::<f32>();
+    expr::eval((&(&x * &y + &row), &(y.expr() + place)))?;
+    // As many calls as there are for such.
+    let long = (0..4).fold(y.expr(), |sum, _| (sum.sin() + &x).exp().tanh());
+    long.eval()?;
+    let others: Vec<_> = (0..5).map(|_| of_columns()).collect::<Result<_>>()?;
+    let others: Vec<_> = others
+        .iter()
+        .map(|other| other.view().permuted_axes(turned))
+        .collect::<Result<_>>()?;
+    others.iter().fold(x.expr(), |sum, other| sum + other.expr()).eval()?;
+    Ok(())
+}
+
+/// Threads load vectors for each other where tiles are whole.
+#[test]
+fn tiles_of_turned_arrays() {
+    for shape in [[1, 64, 64], [1, 128, 192], [2, 64, 128]] {
+        let blocks = twice(|stream| turned_arrays(stream, shape));
+        assert!(blocks > 10, "{blocks}");
+    }
+}
+
 /// Of a long array whose elements take many calls: whole vectors or not, blocks of which some threads have one, or none.
 #[test]
 fn two_vectors_of_a_thread() {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ndarray::{Axis, s};
 
-use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax};
+use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax, turned_arrays};
 use super::programs::{Random, samples};
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
@@ -89,6 +89,17 @@ fn ptxas_takes_reductions_of_all_forms() {
         Ok(())
     });
     check_library("reductions", &programs, 0);
+}
+
+/// Those whose threads, as many as a block has, load vectors for each other.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn ptxas_takes_tiles_of_turned_arrays() {
+    let programs = programs(|stream| {
+        turned_arrays(stream, [1, 64, 64])?;
+        turned_arrays(stream, [2, 64, 128])
+    });
+    check_library("tiles", &programs, 0);
 }
 
 #[test]
