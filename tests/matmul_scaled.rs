@@ -268,15 +268,25 @@ fn batches_and_one_matrix_for_all() {
     }
 }
 
-/// As many columns as the multiprocessors take at once in tiles of each width: it is the best one then.
+/// As many columns as the multiprocessors take at once in tiles of each width: it is the best one then. Of 64 columns, tiles of 64 rows,
+/// and of 128.
 #[test]
 fn tiles_of_all_widths() {
     let device = Device::simulated_hopper();
     let stream = device.default_stream();
-    for (width, fast) in [(64, false), (128, false), (256, true)] {
+    let widths = [
+        (8, 64, false),
+        (8, 64, true),
+        (100, 64, false),
+        (8, 128, false),
+        (8, 192, false),
+        (8, 192, true),
+        (8, 256, true),
+    ];
+    for (m, width, fast) in widths {
         let n = width * device.properties().multiprocessors as usize - 8;
-        let (a, b) = (stack::<F8E4M3>((1, 8, 272), 7), stack::<F8E4M3>((1, 272, n), 8));
-        let of_rows = Scaling::new(&[8, 1], 9, |scales, [_, i, _]| scales[[i, 0]]);
+        let (a, b) = (stack::<F8E4M3>((1, m, 272), 7), stack::<F8E4M3>((1, 272, n), 8));
+        let of_rows = Scaling::new(&[m, 1], 9, |scales, [_, i, _]| scales[[i, 0]]);
         let of_columns = Scaling::new(&[1, n], 10, |scales, [_, j, _]| scales[[0, j]]);
         let scales = [&of_rows, &of_columns];
         let on_device =
@@ -303,7 +313,7 @@ fn tiles_of_all_widths() {
                 b: b.view(),
                 scales,
                 fast,
-                what: format!("width {width}"),
+                what: format!("{m} rows, width {width}"),
             };
             let got = product.compute().unwrap().to_ndarray().unwrap();
             case.check(&device, got.view(), &case.wanted(), with_bias.then_some(&bias));

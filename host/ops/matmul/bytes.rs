@@ -3,11 +3,11 @@
 //! maps can have them.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{LINE, TILE_M, WgmmaShape, tile_n};
+use kernels_gpu::matmul::wgmma::{LINE, WgmmaShape, tile_n};
 use ndarray::Dimension;
 
 use super::gemm::Multiplication;
-use super::hopper::{is_hopper, wgmma_shape};
+use super::hopper::{best_rows, is_hopper, wgmma_shape};
 use super::split::{Cut, best_cut, cycles};
 use super::tensor::Operand;
 use crate::array::Element;
@@ -69,10 +69,16 @@ impl<'a> ByteProduct<'a> {
         }))
     }
 
+    /// The same, by tiles of as many rows as are done first, whose sums take so many registers.
+    pub(super) fn with_best_rows(mut self, of: &GemmShape, registers: usize, stream: &Stream) -> Self {
+        self.shape.tile_m = best_rows(of, 1, registers, stream) as u32;
+        self
+    }
+
     /// The maps of the operands, for tiles whose sums take so many registers.
     pub(super) fn maps(&self, registers: usize) -> Result<[TensorMapArg<'_, u8>; 2]> {
         Ok([
-            self.a.map(TensorType::U8, TILE_M)?,
+            self.a.map(TensorType::U8, self.shape.tile_m as usize)?,
             self.b.map(TensorType::U8, tile_n(registers))?,
         ])
     }

@@ -139,6 +139,7 @@ fn multiply_bytes(
     out: &mut DeviceArrayRef<i32, impl Dimension>,
 ) -> Result<()> {
     let registers = hopper::best_registers(of, 1, &WIDTHS, stream);
+    let bytes = bytes.with_best_rows(of, registers, stream);
     hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| match registers {
         32 => launch::<gemm_int8<32>>(&bytes, 32, stream, out),
         64 => launch::<gemm_int8<64>>(&bytes, 64, stream, out),

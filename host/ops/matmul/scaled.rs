@@ -295,9 +295,13 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
         let of = &self.product.shape;
-        let widths: &[usize] = match self.is_fast() {
-            true => &[128, 64, 32],
-            false => &[64, 32],
+        // Of scales of blocks a tile has those of one block.
+        let wide = <A as Fp8Gemm<B, C>>::HAS_192 && !self.has_blocks();
+        let widths: &[usize] = match (self.is_fast(), wide) {
+            (true, false) => &[128, 64, 32],
+            (true, true) => &[128, 96, 64, 32],
+            (false, false) => &[64, 32],
+            (false, true) => &[96, 64, 32],
         };
         if let Some(parts) = self.by_parts(widths, stream)? {
             return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
@@ -510,9 +514,11 @@ fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
     finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
     let registers = hopper::best_registers(of, 1, widths, stream);
+    let bytes = bytes.with_best_rows(of, registers, stream);
     hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| match registers {
         32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
         64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
+        96 => launch::<A::N192, C>(&bytes, 96, scales, stream, out, finish),
         _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
     })
 }

@@ -223,24 +223,30 @@ pub trait Fp8Gemm<U, C: 'static>: Pod {
     type N64: Kernel<Params = Fp8Params<C>>;
     /// 128 columns.
     type N128: Kernel<Params = Fp8Params<C>>;
+    /// 192 columns, or, of types that have none, 128.
+    type N192: Kernel<Params = Fp8Params<C>>;
+    /// Whether there are 192.
+    const HAS_192: bool;
     /// 256 columns, whose sums are the tensor cores' alone.
     type N256: Kernel<Params = Fp8Params<C>>;
 }
 
 macro_rules! fp8 {
-    ($($type:ident by $other:ident: $($result:ident)*;)*) => {$($(
+    ($($type:ident by $other:ident, 192 as $wide:literal: $($result:ident)*;)*) => {$($(
         impl Fp8Gemm<$other, $result> for $type {
             type N64 = fp8::gemm_fp8<$type, $other, $result, 32>;
             type N128 = fp8::gemm_fp8<$type, $other, $result, 64>;
+            type N192 = fp8::gemm_fp8<$type, $other, $result, $wide>;
+            const HAS_192: bool = $wide == 96;
             type N256 = fp8::gemm_fp8<$type, $other, $result, 128>;
         }
     )*)*};
 }
 
 fp8! {
-    F8E4M3 by F8E4M3: bf16 f32;
-    F8E4M3 by F8E5M2: bf16 f32;
-    F8E5M2 by F8E4M3: bf16 f32;
+    F8E4M3 by F8E4M3, 192 as 96: bf16 f32;
+    F8E4M3 by F8E5M2, 192 as 64: bf16 f32;
+    F8E5M2 by F8E4M3, 192 as 64: bf16 f32;
 }
 
 /// The parameters of [`gemm_int8`](fn@wgmma::int8::gemm_int8).

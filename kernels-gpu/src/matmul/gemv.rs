@@ -335,6 +335,20 @@ unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
     };
     let mut chains = [[T::Wide::ZERO; V]; UNROLL];
     let mut i = start + thread::thread_idx_x() as usize / 32;
+    // All are on their way at once, of each chain two.
+    while i + (2 * UNROLL - 1) * ROWS < end {
+        let elements: [[T; V]; 2 * UNROLL] = cuda_std::array::from_fn(|u| {
+            // SAFETY: as above.
+            unsafe { a.load_vec_unchecked(row * shape.a[0] + (i + u * ROWS) * shape.a[1]) }
+        });
+        for u in 0..2 * UNROLL {
+            // SAFETY: as above.
+            let [factor] = unsafe { x.load_vec_unchecked::<1>((i + u * ROWS) * shape.x) };
+            let (factor, sums) = (factor.widen(), chains[u % UNROLL]);
+            chains[u % UNROLL] = cuda_std::array::from_fn(|v| elements[u][v].widen().mul_add(factor, sums[v]));
+        }
+        i += 2 * UNROLL * ROWS;
+    }
     while i + (UNROLL - 1) * ROWS < end {
         chains = cuda_std::array::from_fn(|u| product(chains[u], i + u * ROWS));
         i += UNROLL * ROWS;

@@ -245,7 +245,7 @@ pub struct WgmmaShape {
     pub b_along_n: u32,
     /// Whether the map of the result has the columns as its rows (0: the rows).
     pub c_transposed: u32,
-    /// Rows of a tile: [`TILE_M`], or, where elements have more bytes than one, its sums take 32 registers, `k` is more
+    /// Rows of a tile: [`TILE_M`], or, where its sums take 32 registers, `k` is more
     /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`], or of tiles of 96 columns
     /// [`TILE_M`].
     pub tile_m: u32,
@@ -259,9 +259,9 @@ impl WgmmaShape {
 
     /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
     #[inline(always)]
-    fn shares_k<E>(&self, registers: usize) -> bool {
+    fn shares_k(&self, registers: usize) -> bool {
         let may = registers == 32 && self.tile_m != TILE_M as u32;
-        size_of::<E>() > 1 && (may || tile_m(registers) == HALF_TILE_M)
+        may || tile_m(registers) == HALF_TILE_M
     }
 
     /// Whether tiles whose sums take so many registers have a consumer fewer than there may be.
@@ -544,7 +544,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             Tiles::new(shape.batch, [shape.m, shape.n], tile, group)
         };
         let group = const { group(R, size_of::<E>()) };
-        let tiles = match shape.shares_k::<E>(R) {
+        let tiles = match shape.shares_k(R) {
             true => of(HALF_TILE_M, GROUP),
             false if shape.leaves_one_out(R) => of(TILE_M, group),
             false => of(tile_m(R), group),
@@ -579,7 +579,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Whether the consumers have stages in turn, and not rows: of tiles of 64 rows.
     #[inline(always)]
     fn shares_k(&self) -> bool {
-        self.shape.shares_k::<E>(R)
+        self.shape.shares_k(R)
     }
 
     /// Rows of a tile.

@@ -34,7 +34,7 @@ where
                 (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
             };
             if self.shares_k() {
-                self.add_parts(&mut sums, warp / 4);
+                self.add_parts(&mut sums, warp / 4, |a, b| a + b);
                 if warp >= 4 {
                     self.pass_addend(warp / 4, &mut place, result.addend);
                     continue;
@@ -47,28 +47,6 @@ where
             // The shared memory is the block's as long as copies read it.
             tma::wait_read::<0>();
         }
-    }
-
-    /// Adds the second consumer's sums to the first's.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add_parts(&self, sums: &mut Accumulator<R>, group: u32) {
-        // The boxes of the second one's warps, which store none.
-        let (at, bytes) = (Self::BOXES + 4 * boxes(R) * BOX_BYTES, 4 * boxes(R) * BOX_BYTES);
-        // SAFETY: they are among the boxes.
-        let parts = unsafe { self.memory.subarray_unchecked(at, bytes) }.cast::<f32>();
-        let number = thread::thread_idx_x() as usize % 128;
-        if group == 1 {
-            sums.update(|i, sum| {
-                // SAFETY (of both): 32 numbers of 128 threads.
-                unsafe { parts.set_unchecked(i * 128 + number, sum) };
-                sum
-            });
-        }
-        thread::sync_threads_named::<1, 256>();
-        if group == 0 {
-            sums.update(|i, sum| sum + unsafe { parts.get_unchecked(i * 128 + number) });
-        }
-        thread::sync_threads_named::<1, 256>();
     }
 
     /// This thread's part of the product of 64 rows of the tile, or of the stages of one parity.
@@ -92,6 +70,31 @@ where
 }
 
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
+    /// Adds the second consumer's sums to the first's.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn add_parts<S: Pod>(&self, sums: &mut Accumulator<R, S>, group: u32, add: impl Fn(S, S) -> S)
+    where
+        [S; R]: InRegisters<S>,
+    {
+        // The boxes of the second one's warps, which store none.
+        let (at, bytes) = (Self::BOXES + 4 * boxes(R) * BOX_BYTES, 4 * boxes(R) * BOX_BYTES);
+        // SAFETY: they are among the boxes.
+        let parts = unsafe { self.memory.subarray_unchecked(at, bytes) }.cast::<S>();
+        let number = thread::thread_idx_x() as usize % 128;
+        if group == 1 {
+            sums.update(|i, sum| {
+                // SAFETY (of both): 32 numbers of 128 threads.
+                unsafe { parts.set_unchecked(i * 128 + number, sum) };
+                sum
+            });
+        }
+        thread::sync_threads_named::<1, 256>();
+        if group == 0 {
+            sums.update(|i, sum| add(sum, unsafe { parts.get_unchecked(i * 128 + number) }));
+        }
+        thread::sync_threads_named::<1, 256>();
+    }
+
     /// `A` in a stage, for one of the four instructions of that: a consumer's rows, or all.
     #[inline(always)]
     pub(super) fn a_of<T: Operand, A: Side<T>>(&self, group: u32) -> impl Fn(u32, u32) -> MatrixDescriptor<T, A> {

@@ -8,7 +8,7 @@
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
 //! The products of the next stage go on meanwhile, in registers of their own. So three sets of sums are in registers, and a
-//! tile has 128 columns at most. Who asks for that has the sums in the tensor cores alone, with the error that comes of it, and
+//! tile has 128 columns, or 192, of which the two sets are of half of the columns each. Who asks for that has the sums in the tensor cores alone, with the error that comes of it, and
 //! tiles of up to 256 columns.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
@@ -24,7 +24,7 @@ use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MultiplyBy, Operand, Regist
 use cuda_std::{half::bf16, warpgroup};
 
 use super::addend::RingAddend;
-use super::{BOX_M, Block, Factors, Output, Place, Result, THREADS, WgmmaShape};
+use super::{BOX_M, Block, Factors, LINE, Output, Place, Result, THREADS, WgmmaShape};
 use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::span;
 use crate::matmul::tiles::Tile;
@@ -69,7 +69,12 @@ impl ScalePlan {
 
 /// Whether sums that take so many registers are added on two levels.
 pub const fn is_two_level(registers: usize) -> bool {
-    registers <= 64
+    registers <= 96
+}
+
+/// Whether sums that take so many registers may have scales of blocks: a tile has no columns of two blocks.
+pub const fn may_have_blocks(registers: usize) -> bool {
+    2 * registers <= SCALE_BLOCK
 }
 
 /// `C ← f(A B + bias) + residual` for each product of the batch, of scaled operands.
@@ -78,9 +83,10 @@ pub const fn is_two_level(registers: usize) -> bool {
 ///
 /// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
 /// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
-/// [are on two levels](is_two_level), and the plan does not want them on one.
+/// [may have such](may_have_blocks), and the plan does not want them on one level.
 #[kernel(
-    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
+    T = [F8E4M3], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 96, 128];
+    T = [F8E4M3], U = [F8E5M2], C = [bf16, f32], R = [32, 64, 128];
     T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
     arch = "sm_90a",
     max_threads = THREADS,
@@ -302,7 +308,8 @@ where
         let mut place = Place::<R>::FIRST;
         let lane = thread::thread_idx_x() % 32;
         for tile in self.tiles.of_block() {
-            let row = tile.row + warp * BOX_M as u32;
+            // Where both consumers have all rows, they have the same scales.
+            let row = tile.row + if self.shares_k() { warp % 4 } else { warp } * BOX_M as u32;
             // Where the thread's first element is.
             let at = Tile {
                 row: row + lane / 4,
@@ -311,10 +318,19 @@ where
             };
             let bias = self.load_bias(tile, 0, &result);
             let mut sums = match is_two_level(R) && scales.plan.one_level == 0 {
-                true if scales.by_blocks() => self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales),
+                true if R == 2 * HALF => self.sums_of_halves::<T, U>(warp / 4, &mut place),
+                true if may_have_blocks(R) && scales.by_blocks() => {
+                    self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales)
+                }
                 true => self.sums_of_stages::<T, U, false>(warp / 4, &mut place, at, scales),
                 false => self.sums::<T, U, KMajor, KMajor>(warp / 4, &mut place),
             };
+            if self.shares_k() {
+                self.add_parts(&mut sums, warp / 4, |a, b| a + b);
+                if warp >= 4 {
+                    continue;
+                }
+            }
             // SAFETY: the kernel's contract.
             unsafe { scales.multiply_rows(&mut sums, at, self.shape.m) };
             self.store(sums, warp, Tile { row, ..tile }, &result, bias, scales, &mut place);
@@ -337,6 +353,13 @@ where
     ) -> Accumulator<R> {
         let (a, b) = (self.a_of::<T, KMajor>(group), self.b_of::<U, KMajor>());
         let leads = thread::thread_idx_x().is_multiple_of(128);
+        // The place of the first stage, and from one stage to the next.
+        let (first, step) = match self.shares_k() {
+            true => (place.until(group), 2),
+            false => (0, 1),
+        };
+        let of_tile = *place;
+        *place = of_tile.after(first);
 
         // Begins the products of the stage at `k`.
         let begin = |part: Accumulator<R>, k: u32, place: &mut Place<R>| {
@@ -349,7 +372,7 @@ where
             // registers by itself. Ahead of the wait, which hides how long that takes.
             let stage = warp::uniform(place.stage);
             self.full(stage).wait(place.round);
-            *place = place.next();
+            *place = place.after(step);
             // SAFETY: the stage is full, and is not filled again before both consumers have arrived at its barrier.
             let part = unsafe {
                 let part = part.start().mma_from_zero(a(stage, 0), b(stage, 0));
@@ -373,29 +396,89 @@ where
         };
 
         let (mut sums, mut spare) = (Accumulator::<R>::zero(), Accumulator::<R>::zero());
-        let mut begun = begin(Accumulator::zero(), 0, place);
-        let mut k = Self::TILE_K;
+        let mut begun = begin(Accumulator::zero(), first * Self::TILE_K, place);
+        let mut k = (first + step) * Self::TILE_K;
         // Two sets of registers take turns, each in a part of the loop: what is in flight cannot be moved to others.
         loop {
             if k >= self.shape.k {
                 add(&mut sums, &begun.part.wait(), begun.stage, begun.of_stage);
-                return sums;
+                break;
             }
             let next = begin(spare, k, place);
             // SAFETY: the batch of `next` is newer.
             let part = unsafe { begun.part.wait_beside_newer() };
             add(&mut sums, &part, begun.stage, begun.of_stage);
-            k += Self::TILE_K;
+            k += step * Self::TILE_K;
             if k >= self.shape.k {
                 add(&mut sums, &next.part.wait(), next.stage, next.of_stage);
-                return sums;
+                break;
             }
             begun = begin(part, k, place);
             // SAFETY: the batch of `begun` is newer.
             spare = unsafe { next.part.wait_beside_newer() };
             add(&mut sums, &spare, next.stage, next.of_stage);
+            k += step * Self::TILE_K;
+        }
+        if self.shares_k() {
+            *place = of_tile.far_after(self.shape.k.div_ceil(Self::TILE_K));
+        }
+        sums
+    }
+}
+
+/// Registers of the sums of half of the columns of the widest tiles that are on two levels.
+const HALF: usize = 48;
+
+impl<C: Output, const R: usize> Block<'_, u8, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// This thread's part of the product of 64 rows of the tile, on two levels, where registers for three sets of sums are not
+    /// there: of either half of the columns the products of a stage are added while those of the other half go on.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn sums_of_halves<T: MultiplyBy<U>, U: Operand>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
+        let (a, b) = (self.a_of::<T, KMajor>(group), self.b_of::<U, KMajor>());
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+        let begin = |part: Accumulator<HALF>, half: u32, stage: u32| {
+            let b = |step: u32| b(stage, step).advance(half * (2 * HALF * LINE) as u32);
+            // SAFETY: the stage is full, and is not filled again before both consumers have arrived at its barrier.
+            unsafe {
+                let part = part.start().mma_from_zero(a(stage, 0), b(0));
+                let part = part.mma(a(stage, 1), b(1));
+                let part = part.mma(a(stage, 2), b(2));
+                part.mma(a(stage, 3), b(3)).commit()
+            }
+        };
+        let add = |sums: &mut Accumulator<R>, part: &Accumulator<HALF>, half: usize| {
+            sums.update(|i, sum| match i / HALF == half {
+                true => part.element(i % HALF) + sum,
+                false => sum,
+            });
+        };
+        // As in `sums_of_stages`.
+        let full = |place: &mut Place<R>| {
+            let stage = warp::uniform(place.stage);
+            self.full(stage).wait(place.round);
+            *place = place.next();
+            stage
+        };
+        let mut sums = Accumulator::<R>::zero();
+        let (mut low, mut high) = (Accumulator::<HALF>::any(), Accumulator::<HALF>::any());
+        let mut k = 0;
+        while k < self.shape.k {
+            let stage = full(place);
+            let (of_low, of_high) = (begin(low, 0, stage), begin(high, 1, stage));
+            // SAFETY: the batch of the other half is newer.
+            low = unsafe { of_low.wait_beside_newer() };
+            add(&mut sums, &low, 0);
+            // The next stage's products do not begin before these are done, or the assembler would have none go on beside the
+            // additions; meanwhile the other consumer's do.
+            high = of_high.wait();
+            self.free(stage).arrive_if(leads);
+            add(&mut sums, &high, 1);
             k += Self::TILE_K;
         }
+        sums
     }
 }
 

@@ -49,7 +49,13 @@ where
     fn consume_int8(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
-            let sums = self.sums_of_integers(warp / 4, &mut place);
+            let mut sums = self.sums_of_integers(warp / 4, &mut place);
+            if self.shares_k() {
+                self.add_parts(&mut sums, warp / 4, i32::wrapping_add);
+                if warp >= 4 {
+                    continue;
+                }
+            }
             let row = tile.row + warp * BOX_M as u32;
             unroll!(8, number => {
                 if number * Self::OF_BOX < R {
