@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention of few queries to many keys: which operands its kernel takes, and how the keys are divided.
 
-use cuda_std::launch::SafeKernel;
+use cuda_std::launch::Kernel;
 use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::decode::tensor::ROWS;
 use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS, is_for_few};
@@ -19,6 +19,9 @@ use crate::ops::matmul::{AMPERE, has_tensor_cores};
 const FEW: u32 = 16;
 
 const _: () = assert!(FEW as usize <= ROWS);
+
+/// The most heads of keys of the kernel for tensor cores, which are the second axis of its grid.
+const MOST_HEADS: u32 = 65535;
 
 /// By which kernel few queries are done.
 #[derive(Clone, Copy, PartialEq)]
@@ -46,8 +49,9 @@ impl<T: Attend> Task<'_, T> {
         }
         match rows {
             _ if T::few_on_tensor_cores(self)? => {}
-            1 => self.launch_decode::<T::One>(1, By::One)?,
-            _ => self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32), By::Four)?,
+            // SAFETY (of both): these are safe kernels.
+            1 => unsafe { self.launch_decode::<T::One>(1, By::One)? },
+            _ => unsafe { self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32), By::Four)? },
         }
         Ok(true)
     }
@@ -58,28 +62,40 @@ impl<T: Attend> Task<'_, T> {
     where
         T: AttentionDecodeTensor,
     {
-        if !has_tensor_cores(self.q.stream(), AMPERE) {
+        let fits_grid = self.shape.key_head(self.shape.heads) <= MOST_HEADS;
+        if !has_tensor_cores(self.q.stream(), AMPERE) || !fits_grid {
             return Ok(false);
         }
+        // SAFETY (of both): they are for tensor cores, and for lines of so many elements.
         match self.shape.dim {
-            64 => self.launch_decode::<<T as AttentionDecodeTensor>::D64>(1, By::TensorCores)?,
-            128 => self.launch_decode::<<T as AttentionDecodeTensor>::D128>(1, By::TensorCores)?,
+            64 => unsafe { self.launch_decode::<<T as AttentionDecodeTensor>::D64>(1, By::TensorCores)? },
+            128 => unsafe { self.launch_decode::<<T as AttentionDecodeTensor>::D128>(1, By::TensorCores)? },
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// By so many blocks of a kernel for each head and part of the keys.
-    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>>(&mut self, blocks: u32, by: By) -> Result<()> {
+    /// By so many blocks of a kernel for each head and part of the keys, of a task for few queries.
+    ///
+    /// # Safety
+    ///
+    /// `K` is a safe kernel, or that for tensor cores and lines of as many elements, by which it is done then, with no more than [`MOST_HEADS`]
+    /// heads of keys.
+    unsafe fn launch_decode<K: Kernel<Params = AttentionDecodeParams<T>>>(
+        &mut self,
+        blocks: u32,
+        by: By,
+    ) -> Result<()> {
         let stream = self.q.stream();
-        let heads = self.shape.batch * self.shape.key_head(self.shape.heads);
+        let key_heads = self.shape.key_head(self.shape.heads);
+        let heads = self.shape.batch * key_heads;
         let multiprocessors = stream.backend().properties().multiprocessors;
         let plan = plan(&self.shape, heads * blocks, multiprocessors, by);
         let parts = if plan.parts > 1 { plan.parts as usize } else { 0 };
         let [batch, heads_of_queries, queries, dim] = [0, 1, 2, 3].map(|axis| self.q.shape()[axis]);
         let lines = batch * heads_of_queries * queries;
         let mut results = DeviceArray::<f32, Ix3>::uninit(stream, Dim([parts, lines, dim]))?;
-        let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([parts, lines]))?;
+        let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([parts, lines, 2]))?;
         let groups = if plan.parts > 1 { heads * blocks } else { 0 };
         let mut counters = stream.take_counters(groups as usize)?;
         let args = (
@@ -97,12 +113,17 @@ impl<T: Attend> Task<'_, T> {
             plan,
             self.factor,
         );
-        let config = LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32);
         if by == By::TensorCores {
-            // SAFETY: the kernel is a safe one.
+            let grid = (self.shape.batch, key_heads, plan.parts);
+            let config = LaunchConfig::new(grid, THREADS as u32);
+            // SAFETY: the kernel's contract: threads and grid are as it wants them, and lines have as many elements, by the caller's promise. The shape
+            // was found to be of few queries, operands to lie as it wants them, and keys are fewer than 2³⁰, of which a part has no more. Results
+            // are arrays of their own with room for all lines, of as many parts as there are, and so are the counters.
             unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
         } else {
-            stream.launch::<K>(&config, args)?;
+            let config = LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32);
+            // SAFETY: the kernel is a safe one, by the caller's promise.
+            unsafe { stream.launch_unchecked::<K>(&config, args)? };
         }
         counters.give_back();
         Ok(())

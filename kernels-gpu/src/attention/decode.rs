@@ -73,8 +73,8 @@ fn lie_well<T: Num>(elements: &[T], strides: [usize; 4], dim: u32) -> bool {
 
 /// [`attention`](super::tiled::attention()) of up to [`MAX_DIM`] elements a line, by parts of the keys.
 ///
-/// `out` and `log_sums` are as there. With more parts than one, the results of each go to `parts` first, in f32, one part after another, and
-/// the logarithms to base 2 of its sums of exponentials to `sums`; of the blocks that have the same rows the last one to come brings
+/// `out` and `log_sums` are as there. With more parts than one, the sums of each go to `parts` first, in f32, one part after another, and
+/// its greatest exponents of 2 and sums of weights, in pairs, to `sums`; of the blocks that have the same rows the last one to come brings
 /// the parts together. There is a counter for each such group of blocks, which is 0, and is 0 again in the end. With one part, none of
 /// these is used.
 ///
@@ -169,7 +169,9 @@ impl<T: Num> Results<'_, T> {
     #[inline(always)]
     fn fit(&self, shape: &AttentionShape, plan: &DecodePlan) -> bool {
         let of_parts = || {
-            has_room(shape, plan.parts, self.parts.len(), self.sums.len()) && self.parts.is_vec_aligned::<ELEMENTS>()
+            has_room(shape, plan.parts, self.parts.len(), self.sums.len() / 2)
+                && self.parts.is_vec_aligned::<ELEMENTS>()
+                && self.sums.is_vec_aligned::<2>()
         };
         has_room(shape, 1, self.out.len(), usize::MAX)
             && self.out.is_vec_aligned::<ELEMENTS>()
@@ -190,7 +192,7 @@ fn lines(shape: &AttentionShape) -> usize {
     (shape.batch * shape.heads) as usize * shape.queries as usize
 }
 
-/// Whether there is room for so many results of all queries.
+/// Whether there is room for so many results of all queries, of so many elements and pairs of sums.
 #[inline(always)]
 fn has_room(shape: &AttentionShape, parts: u32, elements: usize, sums: usize) -> bool {
     let lines = lines(shape).checked_mul(parts as usize);
@@ -256,6 +258,35 @@ impl Place {
             group: head as usize * blocks as usize + block as usize,
         })
     }
+
+    /// That of this block of a grid of three axes, which takes no division: the problems, the heads of keys, of which a block has all rows, and
+    /// the parts.
+    ///
+    /// # Safety
+    ///
+    /// [`fits_sequences`](AttentionShape::fits_sequences).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn of_all_rows(shape: &AttentionShape, sequences: &[u32], plan: &DecodePlan) -> Self {
+        let (batch, key_head, part) = (thread::block_idx_x(), thread::block_idx_y(), thread::block_idx_z());
+        // SAFETY: the caller's promise.
+        let sequence = match unsafe { shape.sequence(sequences, Of::Queries, batch, (0, 1)) } {
+            Some((sequence, _)) => sequence,
+            // There is one where none are packed.
+            None => shape.whole(),
+        };
+        let first = part * plan.keys + sequence.begin(0);
+        let (end, keys) = (first + plan.keys, sequence.keys);
+        Self {
+            batch,
+            key_head,
+            row: 0,
+            rows: shape.queries * shape.sharing,
+            sequence,
+            keys: [first, if end < keys { end } else { keys }],
+            part,
+            group: (batch * thread::grid_dim_y() + key_head) as usize,
+        }
+    }
 }
 
 /// The lines of an operand, or of a head of it.
@@ -286,6 +317,18 @@ impl<'a, T: Num> Lines<'a, T> {
             .wrapping_mul(of_batch)
             .wrapping_add((head as usize).wrapping_mul(of_head));
         Self { first, ..self }
+    }
+
+    /// The number of an element of a line. Of a line that is not there it may wrap around.
+    #[inline(always)]
+    fn at(&self, line: u32, column: u32) -> usize {
+        self.behind(self.first.wrapping_add(column as usize), line as usize)
+    }
+
+    /// The number of the element that is so many lines behind that one.
+    #[inline(always)]
+    fn behind(&self, at: usize, lines: usize) -> usize {
+        at.wrapping_add(lines.wrapping_mul(self.strides[2]))
     }
 
     /// Elements of a line, from `column` on.
@@ -325,6 +368,32 @@ impl Sums {
             sum: of_lane(self.sum),
             values: cuda_std::array::from_fn(|i| of_lane(self.values[i])),
         }
+    }
+
+    /// Adds those of several others at once, so that no exponential waits for another one.
+    #[inline(always)]
+    fn add_all<const N: usize>(&mut self, max: [f32; N], sum: [f32; N], values: [[f32; ELEMENTS]; N]) {
+        let mut most = self.max;
+        unroll!(8, n => {
+            if n < N {
+                most = Float::maximum_number(most, max[n]);
+            }
+        });
+        let (_, [own]) = common_with(most, [self.max]);
+        let (_, others) = common_with(most, max);
+        self.max = most;
+        self.sum *= own;
+        unroll!(8, i => {
+            self.values[i] *= own;
+        });
+        unroll!(8, n => {
+            if n < N {
+                self.sum = Float::mul_add(sum[n], others[n], self.sum);
+                unroll!(8, i => {
+                    self.values[i] = Float::mul_add(values[n][i], others[n], self.values[i]);
+                });
+            }
+        });
     }
 
     /// Adds those of other keys.
@@ -426,7 +495,11 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         } else {
             self.place.rows - 1
         };
-        let head = row.checked_div(self.shape.queries).unwrap_or(0);
+        let head = match self.shape.queries {
+            // The commonest number: a division takes as long as what it is for.
+            1 => row,
+            queries => row.checked_div(queries).unwrap_or(0),
+        };
         (
             self.place.key_head * self.shape.sharing + head,
             row - head * self.shape.queries,

@@ -91,9 +91,9 @@ attention_decode!(f32, bf16, f16);
 /// Attention of few queries to many keys of elements of this type on tensor cores, from Ampere's on: kernels for each head dimension.
 pub trait AttentionDecodeTensor: AttentionDecode {
     /// 64.
-    type D64: SafeKernel<Params = AttentionDecodeParams<Self>>;
+    type D64: Kernel<Params = AttentionDecodeParams<Self>>;
     /// 128.
-    type D128: SafeKernel<Params = AttentionDecodeParams<Self>>;
+    type D128: Kernel<Params = AttentionDecodeParams<Self>>;
 }
 
 macro_rules! attention_decode_tensor {

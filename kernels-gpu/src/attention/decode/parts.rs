@@ -14,57 +14,65 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     pub(super) fn finish(&self, plan: &DecodePlan, results: Results<'_, T>) {
         let mut among = WARPS;
         if plan.parts > 1 {
-            self.each_row(among, |line, values, log_sum| {
-                self.store_part(line, values, log_sum, &results)
-            });
+            self.store_rows::<true>(WARPS, &results);
             if !self.is_last(plan, results.counters) {
                 return;
             }
-            among = self.share_parts(plan, &results);
+            // All warps have parts of one row, or half of them of two. Of more each has its own, which need not go through shared memory.
+            among = match self.height() {
+                1 => WARPS,
+                2 => WARPS / 2,
+                _ => return self.bring_together(plan, &results),
+            };
+            self.share_parts(among, plan, &results);
             thread::sync_threads();
         }
-        self.each_row(among, |line, values, log_sum| {
-            self.store(line, values, log_sum, &results)
-        });
+        self.store_rows::<false>(among, &results);
     }
 
-    /// For each row of the warp, of which so many warps have left something in shared memory: the number of its query, this lane's elements of
-    /// its result, and the logarithm to base 2 of its sum of exponentials.
-    #[inline(always)]
-    fn each_row(&self, among: usize, store: impl Fn(usize, [f32; ELEMENTS], f32)) {
+    /// Stores each row of the warp, of which so many warps have left something in shared memory: as a part, or as the result.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store_rows<const AS_PART: bool>(&self, among: usize, results: &Results<'_, T>) {
         let mut row = thread::thread_idx_x() / 32;
         while row < self.height() {
-            let (values, log_sum) = self.result(row, among);
-            store(self.line(row), values, log_sum);
+            let (line, sums) = (self.line(row), self.of_warps(row, among));
+            match AS_PART {
+                true => self.store_part(line, sums, results),
+                false => self.store(line, sums, results),
+            }
             row += WARPS as u32;
         }
     }
 
     /// Stores a row of this part.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store_part(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
+    fn store_part(&self, line: usize, sums: Sums, to: &Results<'_, T>) {
         let lane = thread::thread_idx_x() as usize % 32;
         let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
         let line = self.place.part as usize * lines(&self.shape) + line;
         // SAFETY (of both): there is room for as many lines, which have a multiple of 8 elements.
         if lane == 0 {
-            unsafe { to.sums.set_vec_unchecked(line, [log_sum]) };
+            unsafe { to.sums.set_vec_unchecked(2 * line, [sums.max, sums.sum]) };
         }
         if column < dim {
-            unsafe { to.parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+            unsafe { to.parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, sums.values) };
         }
     }
 
     /// Stores a row.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, line: usize, values: [f32; ELEMENTS], log_sum: f32, to: &Results<'_, T>) {
+    fn store(&self, line: usize, sums: Sums, to: &Results<'_, T>) {
         let lane = thread::thread_idx_x() as usize % 32;
         let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
         if lane == 0 && line < to.log_sums.len() {
+            let log_sum = sums.max + Float::log2(sums.sum);
             to.log_sums.set(line, log_sum * core::f32::consts::LN_2);
         }
         if column < dim {
-            let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
+            let (is_empty, factor) = (sums.sum == 0.0, 1.0 / sums.sum);
+            let [a, b, c, d, e, f, g, h] = sums.values;
+            let of = |value: f32| T::narrow(if is_empty { 0.0 } else { value * factor });
+            let values = [of(a), of(b), of(c), of(d), of(e), of(f), of(g), of(h)];
             // SAFETY: there is room for as many lines, which have a multiple of 8 elements.
             unsafe { to.out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
         }
@@ -88,30 +96,35 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         thread::sync_threads_or(thread::thread_idx_x() == 0 && self.place.group < counters.len() && count())
     }
 
-    /// Puts what warps have of the parts of rows into shared memory, as they had it of keys, and says how many warps share a row: all, where
-    /// there is one row.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn share_parts(&self, plan: &DecodePlan, from: &Results<'_, T>) -> usize {
-        let warp = thread::thread_idx_x() as usize / 32;
-        let among = match self.height() {
-            1 => WARPS,
-            2 => WARPS / 2,
-            _ => 1,
-        };
-        // As many lanes have a part as it takes for its elements.
-        let lanes = match self.shape.dim {
+    /// How many lanes have a part of a row: as many as it takes for its elements.
+    #[inline(always)]
+    fn lanes_of_part(&self) -> usize {
+        match self.shape.dim {
             ..=64 => 8,
             65..=128 => 16,
             _ => 32,
-        };
+        }
+    }
+
+    /// Stores each row of the warp, of all parts.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn bring_together(&self, plan: &DecodePlan, results: &Results<'_, T>) {
+        let mut row = thread::thread_idx_x() / 32;
+        while row < self.height() {
+            let line = self.line(row);
+            self.store(line, self.some_parts((0, 1), line, plan, results), results);
+            row += WARPS as u32;
+        }
+    }
+
+    /// Puts what warps have of the parts of a row, of which so many have some, into shared memory, as they had it of keys.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn share_parts(&self, among: usize, plan: &DecodePlan, from: &Results<'_, T>) {
+        let warp = thread::thread_idx_x() as usize / 32;
+        let lanes = self.lanes_of_part();
         let mut row = warp / among;
         while row < self.height() as usize {
-            let (line, of_warp) = (self.line(row as u32), (warp % among, among));
-            // Of more rows there are more registers.
-            let total = match G > MOST_ROWS {
-                true => self.parts_of_warp::<8>(of_warp, lanes, line, plan, from),
-                false => self.parts_of_warp::<4>(of_warp, lanes, line, plan, from),
-            };
+            let total = self.some_parts((warp % among, among), self.line(row as u32), plan, from);
             let (of_values, at) = self.places(warp % among, row);
             let lane = thread::thread_idx_x() as usize % 32;
             // SAFETY (of all): there is room for each row of each warp.
@@ -126,7 +139,16 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             }
             row += WARPS / among;
         }
-        among
+    }
+
+    /// [`parts_of_warp`](Self::parts_of_warp), with as many in flight as there are registers for: of more rows there are more.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn some_parts(&self, of_warp: (usize, usize), line: usize, plan: &DecodePlan, from: &Results<'_, T>) -> Sums {
+        let lanes = self.lanes_of_part();
+        match G > MOST_ROWS {
+            true => self.parts_of_warp::<8>(of_warp, lanes, line, plan, from),
+            false => self.parts_of_warp::<4>(of_warp, lanes, line, plan, from),
+        }
     }
 
     /// Of a line each part from `first` on that is a multiple of `step` behind it, brought together: each `lanes` have others, with the results of
@@ -145,28 +167,28 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         let mut total = Sums::NONE;
         let mut part = first + lane / lanes * step;
         let step = 32 / lanes * step;
+        // A product for each part would take longer than its results do to come.
+        let lines_of_part = lines(&self.shape);
+        let mut line = part * lines_of_part + line;
+        let lines_of_step = step * lines_of_part;
         while part < plan.parts as usize {
             // Those of several parts are loaded together.
-            let (mut log_sums, mut values) = ([f32::NEG_INFINITY; TOGETHER], [[0.0; ELEMENTS]; TOGETHER]);
+            let (mut max, mut sums) = ([f32::NEG_INFINITY; TOGETHER], [0.0; TOGETHER]);
+            let mut values = [[0.0; ELEMENTS]; TOGETHER];
             unroll!(TOGETHER, n => {
                 let part = part + n * step;
                 if part < plan.parts as usize {
-                    let line = part * lines(&self.shape) + line;
+                    let line = line + n * lines_of_step;
                     // SAFETY (of both): `fit` found room for each part of each line, which has a multiple of 8 elements.
-                    log_sums[n] = unsafe { from.sums.get_unchecked(line) };
+                    [max[n], sums[n]] = unsafe { from.sums.get_vec_unchecked(2 * line) };
                     if column < dim {
                         values[n] = unsafe { from.parts.get_vec_unchecked(line * dim + column) };
                     }
                 }
             });
-            unroll!(TOGETHER, n => {
-                total.add(Sums {
-                    max: log_sums[n],
-                    sum: 1.0,
-                    values: values[n],
-                });
-            });
+            total.add_all(max, sums, values);
             part += TOGETHER * step;
+            line += TOGETHER * lines_of_step;
         }
         let mut distance = lanes as u32;
         while distance < 32 {
@@ -176,32 +198,24 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         total
     }
 
-    /// This lane's elements of the result of a row of the block, of which so many warps have left something in shared memory, and the
-    /// logarithm to base 2 of its sum of exponentials.
+    /// What this lane has of a row of the block, of which so many warps have left something in shared memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn result(&self, row: u32, among: usize) -> ([f32; ELEMENTS], f32) {
+    fn of_warps(&self, row: u32, among: usize) -> Sums {
         let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
-        let mut total = Sums::NONE;
+        let (mut max, mut sum) = ([f32::NEG_INFINITY; WARPS], [0.0; WARPS]);
+        let mut values = [[0.0; ELEMENTS]; WARPS];
         unroll!(WARPS, w => {
             if w < among {
                 let (of_values, at) = self.places(w, row as usize);
                 // SAFETY (of all): as in `share`.
-                let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
-                let mut values = [0.0; ELEMENTS];
+                [max[w], sum[w]] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
                 if column < self.shape.dim as usize {
-                    values = unsafe { self.shared.get_vec_unchecked(of_values + column) };
+                    values[w] = unsafe { self.shared.get_vec_unchecked(of_values + column) };
                 }
-                total.add(Sums { max, sum, values });
             }
         });
-        let factor = 1.0 / total.sum;
-        let values = cuda_std::array::from_fn(|i| {
-            if total.sum == 0.0 {
-                0.0
-            } else {
-                total.values[i] * factor
-            }
-        });
-        (values, total.max + Float::log2(total.sum))
+        let mut total = Sums::NONE;
+        total.add_all(max, sum, values);
+        total
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention of few queries to many keys on the tensor cores of Ampere and later, for numbers of 16 bits with head dimensions of 64 and 128.
 //!
+//! Of few keys most of the time is that of instructions that wait for one another, ahead of the first load and behind the last: so the host has
+//! checked the operands, blocks find their place without a division, and addresses are sums of those before.
+//!
 //! All rows of a head of keys, up to [`ROWS`], are those of one matrix, so that keys and values are read once for all of them, by as many
 //! instructions as for one. A warp takes 16 keys at a time, straight from memory to registers: in what order the elements of lines are
 //! multiplied is free, so that a lane has 16 bytes side by side of a key where the instruction wants single words, and of values the columns that
@@ -23,6 +26,11 @@ const MOST_ELEMENTS: usize = 128;
 /// Keys of a warp at a time.
 const KEYS: u32 = 16;
 
+/// Blocks that a multiprocessor holds at a time at least, of so many elements a line.
+const fn blocks_of(elements: usize) -> usize {
+    if elements <= 64 { 3 } else { 2 }
+}
+
 /// Numbers of 16 bits.
 pub trait Half: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
 
@@ -30,9 +38,18 @@ impl<T: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]>
 
 /// [`attention_decode`](fn@attention_decode) of `D` elements a line, for up to [`ROWS`] rows of a head of keys.
 ///
-/// All is as there, with a block for each [`ROWS`] rows of a head of keys. Of other lines nothing is written.
-#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
-pub fn attention_decode_tensor<T: Half, const D: usize>(
+/// All is as there, but that nothing is checked here: that took as long as to load the keys of a short part.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads. The grid has three axes: the problems, their heads of keys, and the parts of `plan`, of which there is at least
+/// one, with no more than 2³¹ keys in all. The shape is valid for tiles of one query, [`is_for_few`], has lines of `D` elements, and no more than
+/// [`ROWS`] queries share a head of keys; `sequences` fit it. The lines of operands lie within them, without gaps, and begin at multiples of 16
+/// bytes. `out` begins at such a one, and has room for as many lines as there are queries. With more parts than one, `parts` and `sums` do and have
+/// so for each of them, in pairs for `sums`, and there is a counter for each problem and head of keys, in this order, which is 0, and which nobody
+/// else uses until the launch has ended.
+#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = blocks_of(D))]
+pub unsafe fn attention_decode_tensor<T: Half, const D: usize>(
     q: &[T],
     k: &[T],
     v: &[T],
@@ -55,13 +72,14 @@ pub fn attention_decode_tensor<T: Half, const D: usize>(
         sums,
         counters,
     };
-    if shape.dim as usize != D || !fits_launch(&shape, &strides, operands, sequences) || !results.fit(&shape, &plan) {
-        return;
-    }
-    // SAFETY: as just asked.
-    let Some(place) = (unsafe { Place::of_block(&shape, sequences, &plan, ROWS as u32) }) else {
-        return;
+    // As it is: the compiler knows of these numbers now.
+    let shape = AttentionShape {
+        dim: D as u32,
+        packed: 0,
+        ..shape
     };
+    // SAFETY: the kernel's contract.
+    let place = unsafe { Place::of_all_rows(&shape, sequences, &plan) };
     let block = Block::<T, ROWS> {
         operands: cuda_std::array::map(operands, |(elements, strides)| Lines::new(elements, strides)),
         shape,
@@ -93,20 +111,6 @@ impl<T: Half, const D: usize> Rows<T, D> {
     fn of_block(block: &Block<'_, T, ROWS>) -> Self {
         let lane = thread::thread_idx_x() % 32;
         let [first, last] = block.place.keys;
-        let (mut queries, mut ends) = ([[[0; 4]; 4]; 2], [0; 2]);
-        unroll!(2, half => {
-            let row = lane / 4 + 8 * half as u32;
-            let (head, query) = block.query(row);
-            let of_head = block.operands[0].of_head(block.place.batch, head);
-            unroll!(4, chunk => {
-                if chunk < D / 32 {
-                    // SAFETY: `fits` found the line in the array, and it lies well.
-                    queries[half][chunk] = words(unsafe { of_head.load(query, chunk as u32 * 32 + lane % 4 * 8) });
-                }
-            });
-            let end = block.place.sequence.end(query);
-            ends[half] = if end < last { end } else { last };
-        });
         let mut rows = Self {
             max: [f32::NEG_INFINITY; 2],
             sum: [0.0; 2],
@@ -114,16 +118,39 @@ impl<T: Half, const D: usize> Rows<T, D> {
             of: core::marker::PhantomData,
         };
         let mut key = first + thread::thread_idx_x() / 32 * KEYS;
-        let mut keys = load_keys::<T, D>(block, key);
-        let mut values = load_values::<T, D>(block, key);
+        let [_, of_keys, of_values] = &block.operands;
+        // Where the lane's first elements are: what is behind them is a sum away, as each product with a distance of lines would take longer.
+        let mut at_keys = of_keys.at(key + lane / 4, lane % 4 * 8);
+        let mut at_values = of_values.at(key + lane % 4 * 2, lane / 4 * 8);
+        let mut keys = load_keys::<T, D>(block, key, at_keys);
+        let mut values = load_values::<T, D>(block, key, at_values);
+        let (mut queries, mut ends) = ([[[0; 4]; 4]; 2], [0; 2]);
+        unroll!(2, half => {
+            // Mostly there are not that many.
+            if half == 0 || block.height() > 8 {
+                let row = lane / 4 + 8 * half as u32;
+                let (head, query) = block.query(row);
+                let of_head = block.operands[0].of_head(block.place.batch, head);
+                unroll!(4, chunk => {
+                    if chunk < D / 32 {
+                        // SAFETY: by the kernel's contract the line is in the array, and it lies well.
+                        queries[half][chunk] = words(unsafe { of_head.load(query, chunk as u32 * 32 + lane % 4 * 8) });
+                    }
+                });
+                let end = block.place.sequence.end(query);
+                ends[half] = if end < last { end } else { last };
+            }
+        });
         while key < last {
             // What is asked for next takes the registers of what has just been multiplied: so memory is never without something to do.
             let mut scores = Self::scores(block, key, &queries, &keys, ends);
             let next = key + WARPS as u32 * KEYS;
-            keys = load_keys::<T, D>(block, next);
+            at_keys = of_keys.behind(at_keys, WARPS * KEYS as usize);
+            keys = load_keys::<T, D>(block, next, at_keys);
             rows.weigh(&mut scores);
             rows.add_values(&scores, &values);
-            values = load_values::<T, D>(block, next);
+            at_values = of_values.behind(at_values, WARPS * KEYS as usize);
+            values = load_values::<T, D>(block, next, at_values);
             key = next;
         }
         rows
@@ -214,29 +241,31 @@ impl<T: Half, const D: usize> Rows<T, D> {
     fn share(&self, block: &Block<'_, T, ROWS>) {
         let lane = thread::thread_idx_x() as usize % 32;
         unroll!(2, half => {
-            let (of_values, at) = block.places(thread::thread_idx_x() as usize / 32, lane / 4 + 8 * half);
-            let sum = self.sum[half];
-            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
-            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
-            // SAFETY (of all): there is room for each row of each warp, at multiples of 4.
-            if lane.is_multiple_of(4) {
-                unsafe {
-                    block.shared.set_unchecked(at, self.max[half]);
-                    block.shared.set_unchecked(at + 1, sum);
-                }
-            }
-            unroll!(2, chunk => {
-                unroll!(4, part => {
-                    if chunk < D / 64 {
-                        // Columns 8 · (2 · lane + part / 2) on, of which each instruction has one.
-                        let values = &self.values[chunk];
-                        let value = |i: usize| values[part % 2 * 4 + i][2 * half + part / 2];
-                        let column = 64 * chunk + 16 * (lane % 4) + 4 * part;
-                        let four = [value(0), value(1), value(2), value(3)];
-                        unsafe { block.shared.set_vec_unchecked(of_values + column, four) };
+            if half == 0 || block.height() > 8 {
+                let (of_values, at) = block.places(thread::thread_idx_x() as usize / 32, lane / 4 + 8 * half);
+                let sum = self.sum[half];
+                let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
+                let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
+                // SAFETY (of all): there is room for each row of each warp, at multiples of 4.
+                if lane.is_multiple_of(4) {
+                    unsafe {
+                        block.shared.set_unchecked(at, self.max[half]);
+                        block.shared.set_unchecked(at + 1, sum);
                     }
+                }
+                unroll!(2, chunk => {
+                    unroll!(4, part => {
+                        if chunk < D / 64 {
+                            // Columns 8 · (2 · lane + part / 2) on, of which each instruction has one.
+                            let values = &self.values[chunk];
+                            let value = |i: usize| values[part % 2 * 4 + i][2 * half + part / 2];
+                            let column = 64 * chunk + 16 * (lane % 4) + 4 * part;
+                            let four = [value(0), value(1), value(2), value(3)];
+                            unsafe { block.shared.set_vec_unchecked(of_values + column, four) };
+                        }
+                    });
                 });
-            });
+            }
         });
     }
 }
@@ -244,26 +273,27 @@ impl<T: Half, const D: usize> Rows<T, D> {
 /// Of [`KEYS`] keys or values, a lane's words.
 type Elements = [[[u32; 4]; 4]; 2];
 
-/// The lane's elements of a line of keys or values, 0 beyond the block's last one.
+/// The lane's elements of a line of keys or values from number `at` on, 0 beyond the block's last line.
 #[inline(always)]
-fn load<T: Half>(block: &Block<'_, T, ROWS>, of: usize, line: u32, column: u32) -> [u32; 4] {
+fn load<T: Half>(block: &Block<'_, T, ROWS>, of: usize, line: u32, at: usize) -> [u32; 4] {
     if line >= block.place.keys[1] {
         return [0; 4];
     }
-    // SAFETY: `fits` found the line in the array, and it lies well.
-    words(unsafe { block.operands[of].load(line, column) })
+    // SAFETY: by the kernel's contract the line is in the array, and it lies well.
+    words(unsafe { block.operands[of].elements.load_vec_unchecked(at) })
 }
 
 /// [`KEYS`] keys from one on: by group of 8, chunks of 32 elements.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
+fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32, at: usize) -> Elements {
     let lane = thread::thread_idx_x() % 32;
     let mut keys = [[[0; 4]; 4]; 2];
     unroll!(2, group => {
         unroll!(4, chunk => {
             if chunk < D / 32 {
                 let key = first + 8 * group as u32 + lane / 4;
-                keys[group][chunk] = load(block, 1, key, chunk as u32 * 32 + lane % 4 * 8);
+                let at = block.operands[1].behind(at, 8 * group) + chunk * 32;
+                keys[group][chunk] = load(block, 1, key, at);
             }
         });
     });
@@ -272,14 +302,15 @@ fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) ->
 
 /// Their values: by chunk of 64 elements, the lane's keys.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn load_values<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
+fn load_values<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32, at: usize) -> Elements {
     let lane = thread::thread_idx_x() % 32;
     let mut values = [[[0; 4]; 4]; 2];
     unroll!(2, chunk => {
         unroll!(4, i => {
             if chunk < D / 64 {
                 let key = first + lane % 4 * 2 + (i % 2 + i / 2 * 8) as u32;
-                values[chunk][i] = load(block, 2, key, chunk as u32 * 64 + lane / 4 * 8);
+                let at = block.operands[2].behind(at, i % 2 + i / 2 * 8) + chunk * 64;
+                values[chunk][i] = load(block, 2, key, at);
             }
         });
     });
