@@ -489,16 +489,18 @@ fn exponents_beyond_numbers_on_tensor_cores() {
     }
 }
 
-/// Scores that grow from tile to tile, and fall, by more than a weight has room for, and than a number has.
+/// Scores that grow from tile to tile, and fall, by more than a weight has room for, and than a number has; and that grow within each tile, and again
+/// towards the first ones, which are the last to come.
 #[test]
 fn large_scores() {
     fn check<T: Attend + FloatNumber>(dim: usize) {
-        for sign in [1.0, -1.0] {
+        let within_and_among = |key: f64| key % 128.0 * 0.05 - (key / 128.0).floor() * 8.0;
+        for of_key in [|key| key * 0.05, |key| key * -0.05, within_and_among] {
             let case = case(17, 400, dim);
             let mut operands = case.operands::<T>();
             let mut keys = operands[1].slice_mut(s![0, 0, .., ..]);
             for (key, mut line) in keys.rows_mut().into_iter().enumerate() {
-                line.mapv_inplace(|x| T::of(x.wide() * 0.01 + sign * key as f64 * 0.05));
+                line.mapv_inplace(|x| T::of(x.wide() * 0.01 + of_key(key as f64)));
             }
             operands[0].fill(T::of(2.0));
             for device in devices::<T>() {

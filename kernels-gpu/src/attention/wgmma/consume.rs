@@ -371,11 +371,13 @@ where
         (values, weights)
     }
 
-    /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them.
+    /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them, and in groups. With
+    /// forms there are no registers for groups, and of long lines they gain nothing.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn weigh(sums: &mut Sums, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
         match (R, FORMS) {
-            (32, _) => sums.weigh::<true, true>(scores, factor),
+            (32, false) => sums.weigh_in_groups(scores, factor),
+            (32, true) => sums.weigh::<true, true>(scores, factor),
             (_, false) => sums.weigh::<false, true>(scores, factor),
             (_, true) => sums.weigh::<false, false>(scores, factor),
         }

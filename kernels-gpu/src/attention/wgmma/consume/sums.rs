@@ -11,6 +11,19 @@ use crate::matmul::unroll;
 /// The power of 2 that no weight is greater than.
 const LAZY: f32 = 8.0;
 
+/// Elements of the first group of a tile's exponents. As soon as none of these is found to be too great their powers are on their way, beside which the
+/// exponents of the others are computed and looked at: the unit for powers would have nothing to do until then.
+const FIRST: usize = SCORES / 4;
+
+/// What has come of a tile's scores so far.
+struct Progress {
+    /// By what is to be multiplied what came before the tile, and whether it is.
+    factors: [f32; 2],
+    has_moved: bool,
+    /// Sums of weights, two for each query.
+    sums: [f32; 4],
+}
+
 /// What a thread knows of its two queries.
 pub(super) struct Sums {
     /// What is added to exponents of 2: about the greatest one so far, negated; 0 while there is none.
@@ -39,23 +52,77 @@ impl Sums {
     ) -> Option<[f32; 2]> {
         let is_within = match BY_BITS {
             true => None,
-            false => Some(self.are_within(greatest(scores), factor)),
+            false => Some(self.are_within(greatest::<0, SCORES>(scores), factor)),
         };
         scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
-        let is_within = is_within.unwrap_or_else(|| self.is_within(scores));
+        let is_within = is_within.unwrap_or_else(|| self.is_within::<0, SCORES>(scores));
         // Seldom, and for the whole warp.
         let factors = match warp::any(warp::FULL_MASK, !is_within) {
-            true => Some(self.move_base(scores)),
+            true => Some(self.move_base::<0, SCORES>(scores)),
             false => None,
         };
         self.add::<BY_BOTH>(scores, factors.unwrap_or([1.0; 2]));
         factors
     }
 
+    /// [`weigh`](Self::weigh) by both and by bits, of two groups of exponents.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn weigh_in_groups(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
+        let mut tile = Progress {
+            factors: [1.0; 2],
+            has_moved: false,
+            sums: [0.0; 4],
+        };
+        self.weigh_group::<0, FIRST>(scores, factor, &mut tile);
+        self.weigh_group::<FIRST, SCORES>(scores, factor, &mut tile);
+        let Progress { factors, sums, .. } = tile;
+        self.sum[0] = Float::mul_add(self.sum[0], factors[0], sums[0] + sums[1]);
+        self.sum[1] = Float::mul_add(self.sum[1], factors[1], sums[2] + sums[3]);
+        tile.has_moved.then_some(factors)
+    }
+
+    /// Makes weights of the scores from number `FROM` to before `TO`, where those before are weights already: they are multiplied too, if one of these
+    /// scores is too great.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh_group<const FROM: usize, const TO: usize>(
+        &mut self,
+        scores: &mut Accumulator<SCORES>,
+        factor: f32,
+        tile: &mut Progress,
+    ) {
+        let is_of_group = |i: usize| FROM <= i && i < TO;
+        scores.update(|i, score| match is_of_group(i) {
+            true => Float::mul_add(score, factor, self.base[i / 2 % 2]),
+            false => score,
+        });
+        let is_within = self.is_within::<FROM, TO>(scores);
+        // Seldom, and for the whole warp.
+        if warp::any(warp::FULL_MASK, !is_within) {
+            let factors = self.move_base::<FROM, TO>(scores);
+            scores.update(|i, weight| if i < FROM { weight * factors[i / 2 % 2] } else { weight });
+            unroll!(4, i => {
+                tile.sums[i] *= factors[i / 2];
+            });
+            tile.factors = [tile.factors[0] * factors[0], tile.factors[1] * factors[1]];
+            tile.has_moved = true;
+        }
+        scores.update(|i, exponent| match is_of_group(i) {
+            true => power::<true>(i, exponent),
+            false => exponent,
+        });
+        unroll!(16, j => {
+            if is_of_group(4 * j) {
+                unroll!(4, i => {
+                    tile.sums[i] += scores.element(4 * j + i);
+                });
+            }
+        });
+    }
+
     /// Makes weights of the first scores: the greatest of them is looked for at once, ahead of any exponent.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn weigh_first<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) {
-        let most = greatest(scores);
+        let most = greatest::<0, SCORES>(scores);
         unroll!(2, i => {
             // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
             if most[i] > f32::NEG_INFINITY {
@@ -72,10 +139,7 @@ impl Sums {
     /// Makes weights of exponents, and adds them to sums, which are multiplied first.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add<const BY_BOTH: bool>(&mut self, exponents: &mut Accumulator<SCORES>, [of_first, of_second]: [f32; 2]) {
-        exponents.update(|i, exponent| match BY_BOTH && i.is_multiple_of(16) {
-            true => exp2_by_polynomial(exponent),
-            false => approximate::exp2(exponent),
-        });
+        exponents.update(power::<BY_BOTH>);
         // Four chains: two for each query.
         let weight = |i: usize| exponents.element(i);
         let mut sums = [weight(0), weight(1), weight(2), weight(3)];
@@ -90,16 +154,18 @@ impl Sums {
         self.sum[1] = Float::mul_add(self.sum[1], of_second, sums[2] + sums[3]);
     }
 
-    /// Whether all exponents of both queries are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
+    /// Whether all exponents of both queries from number `FROM` to before `TO` are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
     /// exchange it, and numbers that are not negative have the order of their bits: any of them is greater than all that are.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn is_within(&self, exponents: &Accumulator<SCORES>) -> bool {
+    fn is_within<const FROM: usize, const TO: usize>(&self, exponents: &Accumulator<SCORES>) -> bool {
         let mut most = [i32::MIN; 2];
         unroll!(16, j => {
-            unroll!(4, i => {
-                let bits = exponents.element(4 * j + i).to_bits() as i32;
-                most[i / 2] = if bits > most[i / 2] { bits } else { most[i / 2] };
-            });
+            if FROM <= 4 * j && 4 * j < TO {
+                unroll!(4, i => {
+                    let bits = exponents.element(4 * j + i).to_bits() as i32;
+                    most[i / 2] = if bits > most[i / 2] { bits } else { most[i / 2] };
+                });
+            }
         });
         most[0] < self.limit[0] && most[1] < self.limit[1]
     }
@@ -111,11 +177,11 @@ impl Sums {
         of(0) && of(1)
     }
 
-    /// Takes the greatest exponent for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
+    /// Of the exponents from number `FROM` to before `TO`, takes the greatest for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
     /// multiplied. For whole warps.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn move_base(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
-        let most = greatest(exponents);
+    fn move_base<const FROM: usize, const TO: usize>(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
+        let most = greatest::<FROM, TO>(exponents);
         let (mut by, mut factors) = ([0.0; 2], [1.0; 2]);
         unroll!(2, i => {
             let most = most[i];
@@ -129,19 +195,24 @@ impl Sums {
             // The sums are 0 at first, which ∞ times is no number.
             factors[i] = if is_first { 1.0 } else { approximate::exp2(-by[i]) };
         });
-        exponents.update(|i, exponent| exponent - by[i / 2 % 2]);
+        exponents.update(|i, exponent| match FROM <= i && i < TO {
+            true => exponent - by[i / 2 % 2],
+            false => exponent,
+        });
         factors
     }
 }
 
-/// The greatest score, or exponent, of each query, for all lanes that have some of it. For whole warps.
+/// The greatest score, or exponent, of each query, of those from number `FROM` to before `TO` of all lanes that have some. For whole warps.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn greatest(scores: &Accumulator<SCORES>) -> [f32; 2] {
+fn greatest<const FROM: usize, const TO: usize>(scores: &Accumulator<SCORES>) -> [f32; 2] {
     let mut most = [f32::NEG_INFINITY; 4];
     unroll!(16, j => {
-        unroll!(4, i => {
-            most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
-        });
+        if FROM <= 4 * j && 4 * j < TO {
+            unroll!(4, i => {
+                most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+            });
+        }
     });
     let mut of_both = [0.0; 2];
     unroll!(2, i => {
@@ -150,6 +221,15 @@ fn greatest(scores: &Accumulator<SCORES>) -> [f32; 2] {
         of_both[i] = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
     });
     of_both
+}
+
+/// The weight of exponent number `i`; `BY_BOTH` as of [`Sums::weigh`].
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn power<const BY_BOTH: bool>(i: usize, exponent: f32) -> f32 {
+    match BY_BOTH && i.is_multiple_of(16) {
+        true => exp2_by_polynomial(exponent),
+        false => approximate::exp2(exponent),
+    }
 }
 
 /// 2 to the power of a number that is no greater than [`LAZY`], off by less than 2⁻²² of itself, as [`approximate::exp2`] is: by the fused multiply-adds
