@@ -142,9 +142,19 @@ fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> De
             _ => (for_each(8), all.div_ceil(64)),
         },
         By::Four => (for_each(8), all.div_ceil(256)),
-        // As many as it holds, as the kernel always has the next keys on their way. Of 16 parts all results are in flight at once: more are
-        // worth it where they have more keys.
-        By::TensorCores => (for_each(2), all.div_ceil(256).max(all.div_ceil(64).min(16))),
+        // So few take no longer than two parts and bringing them together.
+        By::TensorCores if all <= 128 => (1, 1),
+        // As many as it holds, as the kernel always has the next keys on their way; or one, of long lines where that has few keys, for which parts
+        // cost more than they save. Of 16 parts all results are in flight at once: more are worth it where they have more keys.
+        By::TensorCores => {
+            let one = for_each(1);
+            let wanted = if shape.dim > 64 && all < 512 * one {
+                one
+            } else {
+                for_each(2)
+            };
+            (wanted, all.div_ceil(256).max(all.div_ceil(64).min(16)))
+        }
     };
     let wanted = wanted.clamp(1, most);
     let keys = all.div_ceil(wanted).next_multiple_of(64);
@@ -219,7 +229,10 @@ mod tests {
         let parts = |by| [100, 1024, 2048, 4096, 8192, 1 << 20].map(|keys| plan(&shape(keys), 8, 132, by).parts);
         assert_eq!(parts(By::One), [2, 16, 32, 64, 64, 66]);
         assert_eq!(parts(By::Four), [1, 4, 8, 16, 32, 132]);
-        assert_eq!(parts(By::TensorCores), [2, 16, 16, 16, 32, 33]);
+        assert_eq!(parts(By::TensorCores), [1, 16, 16, 16, 32, 33]);
+        let heads = |blocks, keys| plan(&shape(keys), blocks, 132, By::TensorCores).parts;
+        assert_eq!([heads(16, 2048), heads(32, 512), heads(64, 512)], [8, 4, 2]);
+        assert_eq!([heads(64, 1024), heads(128, 2048), heads(512, 8192)], [4, 2, 1]);
         assert_eq!(plan(&shape(8192), 32, 132, By::One).parts, 16);
     }
 }
