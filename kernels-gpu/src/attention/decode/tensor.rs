@@ -26,11 +26,6 @@ const MOST_ELEMENTS: usize = 128;
 /// Keys of a warp at a time.
 const KEYS: u32 = 16;
 
-/// Blocks that a multiprocessor holds at a time at least, of so many elements a line.
-const fn blocks_of(elements: usize) -> usize {
-    if elements <= 64 { 3 } else { 2 }
-}
-
 /// Numbers of 16 bits.
 pub trait Half: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
 
@@ -48,7 +43,7 @@ impl<T: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]>
 /// bytes. `out` begins at such a one, and has room for as many lines as there are queries. With more parts than one, `parts` and `sums` do and have
 /// so for each of them, in pairs for `sums`, and there is a counter for each problem and head of keys, in this order, which is 0, and which nobody
 /// else uses until the launch has ended.
-#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = blocks_of(D))]
+#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
 pub unsafe fn attention_decode_tensor<T: Half, const D: usize>(
     q: &[T],
     k: &[T],
