@@ -16,14 +16,19 @@ type Matrix<T> = DeviceArray<T, ndarray::Ix2>;
 
 /// What the tests want of an element type.
 trait Value: Number + MatMul<Scalar = Self> + MatVec<Wide = Self> + MulAdd + cuda_std::param::ByValue {
+    /// Whether products with one row or one column are those of a matrix and a vector, and no chains.
+    const VECTORS_APART: bool;
+
     fn small(rng: &mut proptest::test_runner::TestRng) -> Self;
     /// Checks a sum of the products of `a` and `b` that was summed in some order.
     fn check_sum(got: Self, a: ArrayView1<'_, Self>, b: ArrayView1<'_, Self>, what: &str);
 }
 
 macro_rules! floats {
-    ($($type:ident)*) => {$(
+    ($($type:ident: $apart:literal)*) => {$(
         impl Value for $type {
+            const VECTORS_APART: bool = $apart;
+
             fn small(rng: &mut proptest::test_runner::TestRng) -> Self {
                 rng.random::<Self>() - 0.5
             }
@@ -44,9 +49,11 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32 f64);
+floats!(f32: true f64: false);
 
 impl Value for i32 {
+    const VECTORS_APART: bool = false;
+
     fn small(rng: &mut proptest::test_runner::TestRng) -> Self {
         rng.random()
     }
@@ -156,11 +163,54 @@ fn check_matmul<T: Value>(m: usize, n: usize, k: usize, seed: u64) {
         let got = a.as_view().matmul(&b.as_view()).unwrap();
         let what = format!("{m} × {k} × {n}, transposed: {a_transposed} and {b_transposed}");
         assert_eq!(got.shape(), wanted.shape(), "{what}");
+        if T::VECTORS_APART && (m == 1 || n == 1) {
+            for ((i, j), &sum) in got.to_ndarray().unwrap().indexed_iter() {
+                T::check_sum(sum, of_a.row(i), of_b.column(j), &what);
+            }
+            continue;
+        }
         assert_by_chains(
             &elements(&got),
             |chains| by_chains(chains).into_raw_vec_and_offset().0,
             &what,
         );
+    }
+}
+
+/// A product of `f32` with one row or one column is that of a matrix and a vector, to the last bit, whatever is done to it.
+#[test]
+fn one_row_or_column() {
+    for (of_vector, of_matrix) in ORDERS {
+        for (n, k) in [(1, 1), (5, 3), (33, 40), (7, 5000), (300, 129)] {
+            let (b, a) = (matrix::<f32>(k, n, 7), matrix::<f32>(1, k, 8));
+            let (bias, old) = (vector::<f32>(n, 9), vector::<f32>(n, 10));
+            let (b, a) = (Uploaded::new(&b, of_matrix), Uploaded::new(&a, of_vector));
+            let (a, b) = (a.as_view(), b.as_view());
+            let sums = b.t().matvec(&a.index_axis(Axis(0), 0).unwrap()).unwrap();
+            let wanted = elements(&sums);
+            let what = format!("1 × {k} × {n}, transposed: {of_vector} and {of_matrix}");
+            assert_same(&elements(&a.matmul(&b).unwrap()), &wanted, &what);
+            assert_same(&elements(&b.t().matmul(&a.t()).unwrap()), &wanted, &what);
+
+            let mut c = upload(&old.clone().insert_axis(Axis(0)));
+            c.gemm(0.75, &a, &b, -0.5).unwrap();
+            let mut y = upload(&old);
+            y.gemv(0.75, &b.t(), &a.index_axis(Axis(0), 0).unwrap(), -0.5).unwrap();
+            assert_same(&elements(&c), &elements(&y), &format!("{what}, scaled and added"));
+
+            let of_columns = upload(&bias);
+            let got = a.fused_matmul(&b).bias(&of_columns).relu().compute();
+            let wanted: Vec<_> = wanted
+                .iter()
+                .zip(&bias)
+                .map(|(sum, bias)| (sum + bias).max(0.0))
+                .collect();
+            assert_same(
+                &elements(&got.unwrap()),
+                &wanted,
+                &format!("{what}, with a bias and relu"),
+            );
+        }
     }
 }
 
@@ -513,7 +563,7 @@ fn nan_where_a_factor_is_zero() {
 #[test]
 fn negative_zero() {
     for k in [1, 7, 8, 9, 33] {
-        let (mut a, mut b) = (Array2::<f32>::zeros((1, k)), Array2::<f32>::zeros((k, 1)));
+        let (mut a, mut b) = (Array2::<f32>::zeros((2, k)), Array2::<f32>::zeros((k, 2)));
         (a[[0, k - 1]], b[[k - 1, 0]]) = (f32::from_bits(1), -0.25);
         let got = upload(&a).matmul(&upload(&b)).unwrap().to_ndarray().unwrap();
         assert_eq!(got[[0, 0]].to_bits(), (-0.0f32).to_bits(), "k = {k}");

@@ -227,8 +227,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// How exact it is, with `u` for the unit roundoff of the type that is summed in, to first order:
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
-    ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on
-    ///   Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
+    ///   device, whichever kernel is chosen, but that a product of `f32` with one row or one column is that of
+    ///   [`matvec`](Self::matvec), that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
     ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: there the bits
     ///   depend on the device's number of multiprocessors, on the number of products of a batch, and on whether operands have to be
     ///   copied. An element's error is at most `k u Σ|a||b|`.

@@ -2,11 +2,13 @@
 //! Matrix times vector, and the dot product of two vectors.
 
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::compiled::{CombineParams, GemvParams, MatVec};
+use kernels_gpu::compiled::{CombineParams, FinishSums, GemvParams, MatVec};
 use kernels_gpu::matmul::gemv::{GemvShape, ROWS, THREADS, rows_of_block};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix1, Ix2};
 
+use super::finish::{self, Finish, Finished, Passed, Sums};
+use super::gemm::Multiplication;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -136,6 +138,43 @@ impl<T: MatVec<Wide = f32>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E
         self.run_by::<f32, T::SumRows, T::SumColumns, <f32 as MatVec>::GemvCombine>(stream, &mut sums, (alpha, 0.0))?;
         Ok(sums)
     }
+}
+
+/// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
+pub(super) fn by_vector<T, D: Dimension, F: Passed<f32>>(
+    product: &Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<T, D>,
+    finish: &Finish<'_, T, D, F>,
+) -> Result<bool>
+where
+    T: MatVec<Wide = f32> + Finished<Scalar = f32> + FinishSums<F>,
+{
+    let of = &product.shape;
+    let product = match (of.batch, of.m, of.n) {
+        (1, _, 1) => MatrixVector {
+            a: &*product.a,
+            x: &*product.b,
+            extents: [of.m, of.k],
+            a_strides: [of.a[1], of.a[2]],
+            x_stride: of.b[2],
+        },
+        (1, 1, _) => MatrixVector {
+            a: &*product.b,
+            x: &*product.a,
+            extents: [of.n, of.k],
+            a_strides: [of.b[1], of.b[2]],
+            x_stride: of.a[2],
+        },
+        _ => return Ok(false),
+    };
+    if finish.only_scales() {
+        product.run(stream, out, (finish.alpha, finish.beta))?;
+    } else {
+        let sums = product.sums(stream, finish.alpha)?;
+        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+    }
+    Ok(true)
 }
 
 /// An error unless `a` is m × k, `x` has k elements, and `y`, if there is one, m, all on one device.

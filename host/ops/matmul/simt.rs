@@ -10,6 +10,7 @@ use ndarray::{Dimension, Ix3};
 use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::Finish;
 use super::gemm::{self, Multiplication, best_size};
+use super::gemv::by_vector;
 use super::hopper::is_hopper;
 use super::operand::{Mapped, can_be_mapped, coordinates};
 use crate::array_ref::DeviceArrayRef;
@@ -25,13 +26,16 @@ const SIZES: [(usize, usize); 3] = [(16, 29), (8, 32), (4, 42)];
 /// What it costs to copy an operand, small as it may be, in the same unit times k: some 4 µs.
 const COPY: usize = 25_000_000;
 
-/// Multiplies on that stream. The bits are the same by either kernel.
+/// Multiplies on that stream: a matrix by a vector as `matvec`, and else by either kernel with the same bits.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
     finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
+    if by_vector(&product, stream, out, finish)? {
+        return Ok(());
+    }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let of = &product.shape;
     let choice = choices::choice(Factors::F32, of, stream)?;

@@ -15,7 +15,7 @@ use ndarray::{Dimension, Ix3};
 use super::choices::{self, Choice, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::Multiplication;
-use super::gemv::MatrixVector;
+use super::gemv::by_vector;
 use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
 use super::operand::{Mapped, can_be_mapped};
 use super::sides::Sides;
@@ -152,40 +152,6 @@ pub(super) fn add_products<T: Half>(
     }
     let (a, b) = (a.cast::<f32>()?, b.cast::<f32>()?);
     a.fused_batched_matmul(&b).accumulate_into(sums, 1.0)
-}
-
-/// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
-fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
-    product: &Multiplication<'_, T, D>,
-    stream: &Stream,
-    out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D, F>,
-) -> Result<bool> {
-    let of = &product.shape;
-    let product = match (of.batch, of.m, of.n) {
-        (1, _, 1) => MatrixVector {
-            a: &*product.a,
-            x: &*product.b,
-            extents: [of.m, of.k],
-            a_strides: [of.a[1], of.a[2]],
-            x_stride: of.b[2],
-        },
-        (1, 1, _) => MatrixVector {
-            a: &*product.b,
-            x: &*product.a,
-            extents: [of.n, of.k],
-            a_strides: [of.b[1], of.b[2]],
-            x_stride: of.a[2],
-        },
-        _ => return Ok(false),
-    };
-    if finish.only_scales() {
-        product.run(stream, out, (finish.alpha, finish.beta))?;
-    } else {
-        let sums = product.sums(stream, finish.alpha)?;
-        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
-    }
-    Ok(true)
 }
 
 /// Multiplies elements rounded to TF32 where there are tensor cores for it.
