@@ -123,6 +123,13 @@ fn convolve_on_ampere<T: Value + Convolve>(run: &mut Run) {
         run.keep(Ok(out));
         run.keep(of.weight_gradient(&gradient));
     }
+    // Depthwise ones by patches of other numbers of taps.
+    for taps in [5, 7] {
+        let (rows, columns) = (3 + run.len(4), 3 + run.len(30));
+        let x = run.array::<T, _>((1, rows, columns, 16));
+        let weights = run.array::<T, _>((16, taps, taps, 1));
+        run.keep(x.convolve(&weights).padding(taps / 2).groups(16).compute());
+    }
 }
 
 /// As many outputs as have two tiles of each width.

@@ -95,7 +95,7 @@ pub(super) fn bytes(run: &mut Run) {
     let generation = run.generation();
     let short = run.len(8);
     let shapes = match generation {
-        HOPPER => [64, 128, 256].map(|width| [short, columns(width)]).to_vec(),
+        HOPPER => [64, 128, 192, 256].map(|width| [short, columns(width)]).to_vec(),
         TURING => vec![[short, run.len(70)]],
         // In small tiles, and in large ones.
         _ => vec![[short, run.len(70)], [72, columns(128)]],
