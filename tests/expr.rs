@@ -3,7 +3,7 @@
 
 use cuda_std::Float;
 use cuda_std::float::narrow;
-use ndarray::{Array1, Array2, Array4, ArrayD, Axis, Dimension, IxDyn, array, s};
+use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, Dimension, Ix3, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::expr::{self, Expr};
 use warpsmith::{Device, DeviceArray, Error, bf16, f16};
@@ -357,6 +357,55 @@ fn views_of_any_layout_and_broadcasts() {
             let wanted = copy.sub(&other.to_array().unwrap()).unwrap();
             check(&(view.expr() - &other, wanted), "views");
         }
+    }
+}
+
+/// Tiles of operands that lie across the others: whole tiles, one and several, in batches, parts of larger arrays, more operands than have
+/// tiles, other types of four bytes, and the result in place of an operand that lies along.
+#[test]
+fn tiles_of_transposed_operands() {
+    for [many, rows, columns] in [[1, 64, 64], [1, 192, 128], [3, 64, 128], [2, 60, 64], [1, 64, 65]] {
+        let array = |shape: [usize; 3], seed| {
+            let elements = random::<f32>(shape.iter().product(), seed);
+            upload(&Array3::from_shape_vec(shape, elements).unwrap())
+        };
+        let across = |array: &DeviceArray<f32, Ix3>| array.view().permuted_axes([0, 2, 1]).unwrap().to_array().unwrap();
+        let turned = [0, 2, 1];
+        let what = format!("{many} × {rows} × {columns}");
+        let x = array([many, rows, columns], 1);
+        let others = [2, 3, 4, 5].map(|seed| array([many, columns, rows], seed));
+        let views = others
+            .each_ref()
+            .map(|other| other.view().permuted_axes(turned).unwrap());
+        let copies = others.each_ref().map(across);
+        check(&(&x + &views[0], x.add(&copies[0]).unwrap()), &what);
+        let of_all = (x.expr() * &views[0] - &views[1]) * (views[2].expr() + &views[3]);
+        let wanted = x.mul(&copies[0]).unwrap().sub(&copies[1]).unwrap();
+        let wanted = wanted.mul(&copies[2].add(&copies[3]).unwrap()).unwrap();
+        check(&(of_all, wanted), &format!("{what}, four operands"));
+
+        // Parts of larger arrays: of whole vectors, and not.
+        let wide = array([many, columns + 1, rows + 4], 6);
+        for begin in [4, 1] {
+            let part = wide.slice(s![.., 1.., begin..begin + rows]).unwrap();
+            let part = part.permuted_axes(turned).unwrap();
+            let wanted = x.sub(&part.to_array().unwrap()).unwrap();
+            check(&(x.expr() - &part, wanted), &format!("{what}, from {begin}"));
+        }
+
+        let integers = Array3::from_shape_vec([many, columns, rows], random::<i32>(many * columns * rows, 7)).unwrap();
+        let integers = upload(&integers);
+        let view = integers.view().permuted_axes(turned).unwrap();
+        let copy = view.to_array().unwrap();
+        check(
+            &(view.expr() * 3 + &copy, copy.mul_scalar(3).unwrap().add(&copy).unwrap()),
+            &format!("{what}, i32"),
+        );
+
+        let mut in_place = x.try_clone().unwrap();
+        in_place.update(|x| x * 0.5 + &views[0]).unwrap();
+        let wanted = x.mul_scalar(0.5).unwrap().add(&copies[0]).unwrap();
+        assert_same(&elements(&in_place), &elements(&wanted), &format!("{what}, in place"));
     }
 }
 
