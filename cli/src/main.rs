@@ -28,6 +28,7 @@ mod session;
 mod show;
 mod slabs;
 mod stored;
+mod threads;
 mod timing;
 mod transpose;
 mod tune;
@@ -155,6 +156,9 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let session = Session::new(&cli.session);
     let binary = |op, args: &BinaryArgs| elementwise::binary(&session, op, [&args.a, &args.b], &args.output);
+    if matches!(cli.command, Command::Demo(_) | Command::Bench(_) | Command::Lab(_)) {
+        threads::start()?;
+    }
     match &cli.command {
         Command::Devices => devices::run(&session),
         Command::Demo(args) => demo::run(&session, args),
