@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of a matrix and a vector, and those of matrices that are such.
+
+use super::*;
+
+/// Rows and columns of a matrix for a vector: warps, vectors, chunks, and both sides of them.
+const VECTOR_SHAPES: [(usize, usize); 17] = [
+    (0, 0),
+    (0, 4),
+    (4, 0),
+    (1, 1),
+    (1, 31),
+    (1, 9001),
+    (2, 8192),
+    (3, 600),
+    (5, 33),
+    (7, 513),
+    (8, 512),
+    (9, 1024),
+    (31, 5),
+    (32, 257),
+    (33, 1100),
+    (257, 32),
+    (301, 3),
+];
+
+fn check_matvec<T: Value>(m: usize, k: usize, seed: u64) {
+    let (a, x) = (matrix::<T>(m, k, seed), vector::<T>(k, seed + 1000));
+    for transposed in [false, true] {
+        let (on_device, vector) = (Uploaded::new(&a, transposed), upload(&x));
+        let got = on_device.as_view().matvec(&vector).unwrap();
+        let mut out = upload(&Array1::from_elem(m, T::ONE));
+        on_device.as_view().matvec_into(&vector.view(), &mut out).unwrap();
+        assert_same(&elements(&out), &elements(&got), "matvec_into");
+        assert_eq!(got.shape(), [m]);
+        for (i, got) in elements(&got).into_iter().enumerate() {
+            let what = format!("{m} × {k}, transposed: {transposed}, row {i}");
+            T::check_sum(got, a.row(i), x.view(), &what);
+        }
+    }
+}
+
+fn matrices_times_vectors<T: Value>() {
+    for (seed, (m, k)) in (1..).zip(VECTOR_SHAPES) {
+        check_matvec::<T>(m, k, seed);
+    }
+    proptest!(cases(8), |(m in 0..70usize, k in 0..700usize, seed in 0..1u64 << 40)| {
+        check_matvec::<T>(m, k, seed);
+    });
+}
+
+fn vectors_of_other_strides<T: Value>() {
+    let (row, one) = (matrix::<T>(1, 70, 1), vector::<T>(1, 2));
+    let (on_device, factor) = (upload(&row), upload(&one));
+    let repeated = factor.view().broadcast([70]).unwrap();
+    let got = on_device.view().broadcast([40, 70]).unwrap().matvec(&repeated).unwrap();
+    for got in elements(&got) {
+        T::check_sum(got, row.row(0), one.broadcast(70).unwrap(), "repeated rows");
+    }
+    // 35 rows that are 2 elements apart, whose elements are 1 apart only in part.
+    let cube = Array3::from_shape_vec((1, 35, 40), matrix::<T>(1, 1400, 3).into_raw_vec_and_offset().0).unwrap();
+    let x = vector::<T>(40, 4);
+    let got = upload(&cube.index_axis(Axis(0), 0)).matvec(&upload(&x)).unwrap();
+    for (i, got) in elements(&got).into_iter().enumerate() {
+        T::check_sum(got, cube.slice(s![0, i, ..]), x.view(), "a part of a cube");
+    }
+}
+
+fn dot_products<T: Value>() {
+    for len in [0, 1, 31, 32, 33, 127, 128, 129, 511, 4097, 20_011] {
+        let (x, y) = (vector::<T>(len, 1), vector::<T>(len, 2));
+        let (on_device, other) = (upload(&x), upload(&y));
+        let got = on_device.dot(&other).unwrap();
+        T::check_sum(got, x.view(), y.view(), &format!("{len} elements"));
+        assert!(on_device.view().dot(&other.view()).unwrap().same(got));
+    }
+}
+
+for_types!(matrices_times_vectors: f32 f64 i32);
+for_types!(vectors_of_other_strides: f32 f64 i32);
+for_types!(dot_products: f32 f64 i32);
+
+/// A product of `f32` with one row or one column is that of a matrix and a vector, to the last bit, whatever is done to it.
+#[test]
+fn one_row_or_column() {
+    for (of_vector, of_matrix) in ORDERS {
+        for (n, k) in [(1, 1), (5, 3), (33, 40), (7, 5000), (300, 129)] {
+            let (b, a) = (matrix::<f32>(k, n, 7), matrix::<f32>(1, k, 8));
+            let (bias, old) = (vector::<f32>(n, 9), vector::<f32>(n, 10));
+            let (b, a) = (Uploaded::new(&b, of_matrix), Uploaded::new(&a, of_vector));
+            let (a, b) = (a.as_view(), b.as_view());
+            let sums = b.t().matvec(&a.index_axis(Axis(0), 0).unwrap()).unwrap();
+            let wanted = elements(&sums);
+            let what = format!("1 × {k} × {n}, transposed: {of_vector} and {of_matrix}");
+            assert_same(&elements(&a.matmul(&b).unwrap()), &wanted, &what);
+            assert_same(&elements(&b.t().matmul(&a.t()).unwrap()), &wanted, &what);
+
+            let mut c = upload(&old.clone().insert_axis(Axis(0)));
+            c.gemm(0.75, &a, &b, -0.5).unwrap();
+            let mut y = upload(&old);
+            y.gemv(0.75, &b.t(), &a.index_axis(Axis(0), 0).unwrap(), -0.5).unwrap();
+            assert_same(&elements(&c), &elements(&y), &format!("{what}, scaled and added"));
+
+            let of_columns = upload(&bias);
+            let got = a.fused_matmul(&b).bias(&of_columns).relu().compute();
+            let wanted: Vec<_> = wanted
+                .iter()
+                .zip(&bias)
+                .map(|(sum, bias)| (sum + bias).max(0.0))
+                .collect();
+            assert_same(
+                &elements(&got.unwrap()),
+                &wanted,
+                &format!("{what}, with a bias and relu"),
+            );
+        }
+    }
+}
