@@ -205,11 +205,19 @@ def size_name(n: int) -> str:
     return f"{n // UNITS[unit]}{unit}" if unit else str(n)
 
 
+def best_peer(sides: dict[str, Measured]) -> str:
+    return min((who for who in sides if who != OURS), key=lambda who: sides[who].ms)
+
+
+def exact_ratio(sides: dict[str, Measured]) -> float:
+    """How many times as long as ours the best peer takes."""
+    return sides[best_peer(sides)].ms / sides[OURS].ms
+
+
 def ratio(sides: dict[str, Measured]) -> float:
-    """How many times as long as ours the best peer takes, cut to hundredths, so that 0.996 does not read 1.00."""
-    best = min(measured.ms for who, measured in sides.items() if who != OURS)
+    """The same, cut to hundredths, so that 0.996 does not read 1.00."""
     # Not so that rounding in the division makes equal times 0.99.
-    return math.floor(100 * best / sides[OURS].ms + 1e-9) / 100
+    return math.floor(100 * exact_ratio(sides) + 1e-9) / 100
 
 
 def table_line(key: Key, sides: dict[str, Measured], peers: list[str]) -> str:

@@ -11,7 +11,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-from compare import OURS, Failure, Key, Measured, Results, parse_size
+from compare import OURS, Failure, Key, Measured, Results, best_peer, exact_ratio, parse_size
 from table import of_files
 
 WIDTH, LEFT, RIGHT = 860, 190, 190
@@ -33,11 +33,10 @@ def bars(results: Results, size: int, names: list[str]) -> list[tuple[str, float
 
 def bar(key: Key, sides: dict[str, Measured]) -> tuple[str, float, str, float]:
     ours = sides.get(OURS)
-    peers = {who: measured for who, measured in sides.items() if who != OURS}
-    if ours is None or ours.unit != "GB/s" or ours.rate is None or not peers:
+    if ours is None or ours.unit != "GB/s" or ours.rate is None or len(sides) == 1:
         raise Failure(f"the row `{key.name}` ({key.dtype}) has no rate of ours, or no peer")
-    best = min(peers, key=lambda who: peers[who].ms)
-    return f"{key.name} ({key.dtype})", ours.rate, best, ours.rate * ours.ms / peers[best].ms
+    best = best_peer(sides)
+    return f"{key.name} ({key.dtype})", ours.rate, best, ours.rate / exact_ratio(sides)
 
 
 def svg(drawn: list[tuple[str, float, str, float]], title: str) -> str:

@@ -15,7 +15,20 @@ import math
 import sys
 from pathlib import Path
 
-from compare import OURS, Failure, Key, Measured, Results, collect, parse_size, ratio, read_rows, size_name
+from compare import (
+    OURS,
+    Failure,
+    Key,
+    Measured,
+    Results,
+    best_peer,
+    collect,
+    exact_ratio,
+    parse_size,
+    ratio,
+    read_rows,
+    size_name,
+)
 
 BEGIN, END = "<!-- compare.py -->", "<!-- end -->"
 COPY = "copy"
@@ -53,7 +66,7 @@ def cells(sides: dict[str, Measured] | None) -> list[str]:
         return ["", "", ""]
     if len(sides) == 1:
         return [microseconds(sides[OURS]), "", ""]
-    best = min((who for who in sides if who != OURS), key=lambda who: sides[who].ms)
+    best = best_peer(sides)
     shown = f"{ratio(sides):.2f}"
     return [microseconds(sides[OURS]), f"{best} {microseconds(sides[best])}", shown if ratio(sides) >= 1 else f"**{shown}**"]
 
@@ -67,8 +80,7 @@ def of_copy(sides: dict[str, Measured] | None, copy: float | None) -> str:
 
 def summary(of_size: list[dict[str, Measured]], name: str) -> str:
     """How many rows of a size are level or ahead, and their ratios' geometric mean."""
-    ratios = [min(measured.ms for who, measured in sides.items() if who != OURS) / sides[OURS].ms for sides in of_size]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    mean = math.exp(sum(math.log(exact_ratio(sides)) for sides in of_size) / len(of_size))
     level = sum(ratio(sides) >= 1 for sides in of_size)
     return f"Of {name}: {level} of {len(of_size)} rows with a peer at or above 1.00, {mean:.2f} in the geometric mean."
 
