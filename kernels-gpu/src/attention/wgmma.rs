@@ -19,8 +19,8 @@
 //!
 //! Blocks may have fewer consumers, so that tiles fill more multiprocessors, or fill them better. Of those with one, and short lines, a multiprocessor holds two.
 //!
-//! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
-//! to the consumers with the queries. The last block sets the counter back to 0.
+//! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands head and first
+//! query to the consumers with the queries. The last block sets the counter back to 0.
 //!
 //! Results go from registers to memory, where four lanes have exchanged what they have of a row to 16 bytes each.
 //!
@@ -72,8 +72,12 @@ const fn key_stages(registers: usize, consumers: usize, forms: bool) -> usize {
 /// The most of them.
 const MOST_KEY_STAGES: usize = 3;
 
-/// Of so many keys consumers of short lines take turns with their products, and have the third stage: of more, they are faster by themselves.
+/// Of so many keys, and more than [`FEWEST_KEYS`], consumers of short lines take turns with their products: of more, they are faster by themselves. Up to as
+/// many they have the third stage.
 const FEW_KEYS: u32 = 2048;
+
+/// Of so many, memory is the limit, and who waits for a turn asks for the next tile later.
+const FEWEST_KEYS: u32 = 256;
 
 /// The number of a head where there is no tile.
 const NONE: u32 = u32::MAX;
@@ -334,7 +338,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     const CONSUMERS: u32 = consumers(R) as u32;
 
     /// Whether the first scores of a tile are asked for behind the last weighted values of the tile before, whose results are stored beside
-    /// them, and the producer says which tile it is, not its number alone.
+    /// them.
     const OVERLAPS: bool = R == 32 || FORMS;
 
     /// Those of the block.
@@ -365,13 +369,16 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// Whether consumers take turns with their products.
     #[inline(always)]
     fn has_turns(&self) -> bool {
-        R == 32 && !FORMS && Self::consumers() > 1 && self.shape.keys <= FEW_KEYS
+        // Fewer keys wrap around.
+        let more = self.shape.keys.wrapping_sub(FEWEST_KEYS + 1);
+        R == 32 && !FORMS && Self::consumers() > 1 && more < FEW_KEYS - FEWEST_KEYS
     }
 
     /// Stages of the rings of keys and of values.
     #[inline(always)]
     fn key_stages(&self) -> usize {
-        if self.has_turns() { MOST_KEY_STAGES } else { STAGES }
+        let has_more = R == 32 && !FORMS && Self::consumers() > 1 && self.shape.keys <= FEW_KEYS;
+        if has_more { MOST_KEY_STAGES } else { STAGES }
     }
 
     /// What is known of so many consumers as the block has, computed for each number ahead.

@@ -20,14 +20,14 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
             if let Some((sequence, tile)) = self.sequence(tile) {
                 let of_keys = (&sequence, tile);
                 let [first, tiles] = Self::key_tiles(&sequence, tile.row);
-                self.fill_queries(0, of_q, number, of_keys);
+                self.fill_queries(0, of_q, of_keys);
                 let place = of_k;
                 if tiles > 0 {
                     self.fill(Ring::Keys, &mut of_k, of_keys, first + tiles - 1);
                 }
                 for consumer in 1..Self::CONSUMERS {
                     if consumer < Self::consumers() {
-                        self.fill_queries(consumer, of_q, number, of_keys);
+                        self.fill_queries(consumer, of_q, of_keys);
                     }
                 }
                 if tiles > 0 {
@@ -49,7 +49,7 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
             number = next;
         }
         for consumer in 0..Self::consumers() {
-            self.announce(consumer, of_q, NONE, None);
+            self.announce(consumer, of_q, None);
             self.full(Ring::Queries(consumer), of_q.stage).arrive();
         }
         // SAFETY (of all): the kernel's contract. Who comes last knows that all others have had their last tile's number.
@@ -64,12 +64,12 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     /// Waits until a consumer is done with a stage of its queries, and says what is to be there: the number of the head among those of all
     /// problems, the first query, and the sequence; or that there is no tile. The arrival at the barrier, which is still to come, hands it over.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn announce(&self, consumer: u32, place: Place, number: u32, of: Option<(&Sequence, Tile)>) {
+    fn announce(&self, consumer: u32, place: Place, of: Option<(&Sequence, Tile)>) {
         self.free(Ring::Queries(consumer), place.stage).wait(place.round ^ 1);
         let at = Self::place_of_said(place.stage, consumer);
-        let Some((sequence, tile)) = of.filter(|_| Self::OVERLAPS) else {
+        let Some((sequence, tile)) = of else {
             // SAFETY (of all): there are as many for each consumer in each stage.
-            return unsafe { self.said.set_unchecked(at, number) };
+            return unsafe { self.said.set_unchecked(at, NONE) };
         };
         let head = tile.batch * self.shape.heads + tile.head;
         if !FORMS {
@@ -86,8 +86,8 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
 
     /// Has the queries of a consumer copied.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn fill_queries(&self, consumer: u32, place: Place, number: u32, (sequence, tile): (&Sequence, Tile)) {
-        self.announce(consumer, place, number, Some((sequence, tile)));
+    fn fill_queries(&self, consumer: u32, place: Place, (sequence, tile): (&Sequence, Tile)) {
+        self.announce(consumer, place, Some((sequence, tile)));
         let row = sequence.first_query + tile.row + consumer * CONSUMER_ROWS as u32;
         let (ring, stage) = (Ring::Queries(consumer), place.stage);
         let full = self.full(ring, stage);

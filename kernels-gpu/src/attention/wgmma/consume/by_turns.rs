@@ -7,8 +7,8 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Registers};
 
 use super::{Queries, Sums, Turn, have_read, store_line};
-use crate::attention::wgmma::{Block, CONSUMER_ROWS, Half, Place, Ring};
-use crate::attention::{Sequence, Tile};
+use crate::attention::Sequence;
+use crate::attention::wgmma::{Block, CONSUMER_ROWS, Half, NONE, Place, Ring};
 use crate::matmul::unroll;
 
 impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS>
@@ -30,11 +30,12 @@ where
         let ring = Ring::Queries(consumer);
         loop {
             self.full(ring, of_q.stage).wait(of_q.round);
-            let Some((sequence, tile)) = self.said_by_turns(of_q.stage, consumer) else {
+            let Some([head, of_block]) = self.said_by_turns(of_q.stage, consumer) else {
                 return;
             };
-            let row = tile.row + consumer * CONSUMER_ROWS as u32;
-            let [first, tiles] = Self::key_tiles(&sequence, tile.row);
+            let sequence = self.shape.whole();
+            let row = of_block + consumer * CONSUMER_ROWS as u32;
+            let [first, tiles] = Self::key_tiles(&sequence, of_block);
             let mut sums = Sums::NONE;
             let queries = self.queries_in_stage(consumer, of_q.stage);
             let free = self.free(ring, of_q.stage);
@@ -55,27 +56,21 @@ where
             };
             free.arrive_if(!Self::FROM_REGISTERS);
             of_q = of_q.next();
-            self.store_by_turns(
-                &values,
-                &sums,
-                &sequence,
-                Tile {
-                    row: row + warp % 4 * 16,
-                    ..tile
-                },
-                (out, log_sums),
-            );
+            self.store_by_turns(&values, &sums, &sequence, [head, row + warp % 4 * 16], (out, log_sums));
         }
     }
 
-    /// The tile of the queries in a stage, and its sequence; `None` behind the last tile.
+    /// The number of the head of the queries in a stage among those of all problems, and the block's first query; `None` behind the last tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn said_by_turns(&self, stage: u32, consumer: u32) -> Option<(Sequence, Tile)> {
+    fn said_by_turns(&self, stage: u32, consumer: u32) -> Option<[u32; 2]> {
         let at = Self::place_of_said(stage, consumer);
-        // SAFETY: there is a number for each consumer in each stage.
-        let number = warp::uniform(unsafe { self.said.get_unchecked(at) });
-        let tile = self.tile(number)?;
-        Some((self.shape.whole(), tile))
+        // SAFETY (of both): there are as many words for each consumer in each stage.
+        let word = |i: usize| warp::uniform(unsafe { self.said.get_unchecked(at + i) });
+        let head = word(0);
+        if head == NONE {
+            return None;
+        }
+        Some([head, word(1)])
     }
 
     /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one, from the first one on.
@@ -105,24 +100,23 @@ where
         values
     }
 
-    /// Divides the sums, and stores them: 16 queries of the warp, from that of the tile on.
+    /// Divides the sums, and stores them: 16 queries of the warp, of this head, from this one on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_by_turns(
         &self,
         values: &Accumulator<R>,
         sums: &Sums,
         sequence: &Sequence,
-        tile: Tile,
+        [head, first]: [u32; 2],
         (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
     ) {
         let lane = thread::thread_idx_x() % 32;
-        let head = (tile.batch * self.shape.heads + tile.head) as usize;
         unroll!(2, half => {
             let sum = sums.sum[half];
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
-            let row = tile.row + lane / 4 + 8 * half as u32;
-            let line = head * self.shape.queries as usize + (sequence.first_query + row) as usize;
+            let row = first + lane / 4 + 8 * half as u32;
+            let line = head as usize * self.shape.queries as usize + (sequence.first_query + row) as usize;
             if row < sequence.queries && lane.is_multiple_of(4) && line < log_sums.len() {
                 let log_sum = (Float::log2(sum) - sums.base[half]) * core::f32::consts::LN_2;
                 log_sums.set(line, log_sum);
