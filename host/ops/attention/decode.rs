@@ -142,13 +142,13 @@ fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> De
             _ => (for_each(8), all.div_ceil(64)),
         },
         By::Four => (for_each(8), all.div_ceil(256)),
-        // So few take no longer than two parts and bringing them together.
-        By::TensorCores if all <= 128 => (1, 1),
+        // So few take no longer than two parts and bringing them together, nor do twice as many where heads have half of the multiprocessors.
+        By::TensorCores if all <= 128 || (all <= 256 && for_each(1) <= 2) => (1, 1),
         // As many as it holds, as the kernel always has the next keys on their way; or one, of long lines where that has few keys, for which parts
         // cost more than they save. Of 16 parts all results are in flight at once: more are worth it where they have more keys.
         By::TensorCores => {
             let one = for_each(1);
-            let wanted = if shape.dim > 64 && all < 512 * one {
+            let wanted = if shape.dim > 64 && (all < 512 * one || (one == 1 && all <= 512)) {
                 one
             } else {
                 for_each(2)
@@ -233,6 +233,7 @@ mod tests {
         let heads = |blocks, keys| plan(&shape(keys), blocks, 132, By::TensorCores).parts;
         assert_eq!([heads(16, 2048), heads(32, 512), heads(64, 512)], [8, 4, 2]);
         assert_eq!([heads(64, 1024), heads(128, 2048), heads(512, 8192)], [4, 2, 1]);
+        assert_eq!([heads(32, 256), heads(64, 256), heads(128, 512)], [4, 1, 1]);
         assert_eq!(plan(&shape(8192), 32, 132, By::One).parts, 16);
     }
 }
