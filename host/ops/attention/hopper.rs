@@ -124,6 +124,9 @@ const fn cost(registers: usize, consumers: usize, together: u32) -> [u64; 2] {
 /// Tiles of a head beyond which blocks have all consumers: how tiles fill multiprocessors makes little of a difference then.
 const MANY: u32 = 256;
 
+/// Rounds of tiles of few keys of which memory has the greatest part.
+const MANY_ROUNDS: u64 = 16;
+
 /// How many consumers blocks have: of packed sequences all. It is said how many blocks with so many a multiprocessor holds.
 fn consumers_for(shape: &AttentionShape, registers: usize, multiprocessors: u32, held: impl Fn(usize) -> u32) -> usize {
     let most = consumers(registers);
@@ -143,13 +146,16 @@ fn estimate(shape: &AttentionShape, registers: usize, consumers: usize, [multipr
     let blocks = u64::from(shape.blocks(shape.queries, rows));
     let multiprocessors = u64::from(multiprocessors.max(1));
     let together = if heads * blocks > multiprocessors { held } else { 1 };
+    // Where memory is the limit for many rounds, two consumers ask for keys half as often as one for itself.
+    let is_of_memory =
+        consumers == 2 && shape.keys <= 2 * KEYS as u32 && heads * blocks > MANY_ROUNDS * multiprocessors;
     let of_tile = |row: u32| {
         let [begin, end] = sequence.keys_of_tile(row, rows);
         let keys = u64::from(end.div_ceil(KEYS as u32) - begin / KEYS as u32).max(1);
         // Those without queries take some time, too.
         let with_queries = (shape.queries - row).div_ceil(CONSUMER_ROWS as u32) as usize;
         let [once, of_keys] = cost(registers, consumers.min(with_queries + 1), together);
-        once + of_keys * keys
+        once + of_keys * keys - u64::from(is_of_memory)
     };
     let tiles = (0..shape.queries).step_by(rows as usize).map(of_tile);
     let (sum, longest) = tiles.fold((0, 0), |(sum, longest): (u64, u64), tile| {
@@ -272,18 +278,21 @@ fn group(shape: &AttentionShape) -> u32 {
 
 /// Among how many sums of each tile of queries blocks are divided. All blocks of a head begin with the same tile, and each waits for those ahead of it in its
 /// chain; but what sums there are more are stored and read again. They are worth it where a head has several blocks, and all sums, of so many tiles,
-/// stay in the cache; of long lines not with a mask, as blocks end one after another then.
-fn chains(shape: &AttentionShape, registers: usize, tiles: usize) -> usize {
+/// stay in the cache. With a mask, blocks of short lines wait for more than it takes to read sums, wherever they come from; those of long lines end one
+/// after another, unless there are few to a head, and more than one to a multiprocessor.
+fn chains(shape: &AttentionShape, registers: usize, tiles: usize, multiprocessors: u32) -> usize {
     let bytes = tiles * SUMS[0] * SUMS[1] * size_of::<f32>();
-    let most = match registers {
-        D64 => 32 << 20,
-        _ if shape.each_query_sees_all_keys() => 16 << 20,
-        _ => 0,
+    let blocks = shape.keys.div_ceil(ROWS as u32);
+    let all_blocks = u64::from(shape.batch * shape.key_head(shape.heads)) * u64::from(blocks);
+    let sees_all = shape.each_query_sees_all_keys();
+    // Each query sees all keys ahead of its last one.
+    let is_causal = !sees_all && shape.packed == 0 && i64::from(shape.queries) + i64::from(shape.from) <= 1;
+    let is_worth_it = match registers {
+        D64 => blocks > 3 && (is_causal || bytes <= 32 << 20),
+        _ if sees_all => blocks > 3 && bytes <= 16 << 20,
+        _ => is_causal && (5..=8).contains(&blocks) && all_blocks > u64::from(multiprocessors),
     };
-    match shape.keys.div_ceil(ROWS as u32) > 3 && bytes <= most {
-        true => MOST_CHAINS,
-        false => 1,
-    }
+    if is_worth_it { MOST_CHAINS } else { 1 }
 }
 
 /// By the kernel whose results take so many registers of a thread, as `K`'s do.
@@ -306,7 +315,8 @@ where
     };
     let blocks = of_keys(&shape).tiles(ROWS as u32);
     let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
-    let chains = chains(&shape, registers, tiles);
+    let multiprocessors = stream.backend().properties().multiprocessors;
+    let chains = chains(&shape, registers, tiles, multiprocessors);
     let [lines, elements] = SUMS;
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([chains * tiles, lines, elements]))?;
     let mut turns = stream.take_counters(gradients::COUNTERS + chains * tiles)?;
@@ -458,20 +468,23 @@ fn of_queries<T: Attend + HopperAttention + TensorElement>(
 mod tests {
     use super::*;
 
-    fn consumers_of(registers: usize, [batch, positions]: [u32; 2], is_causal: bool) -> usize {
-        let from = -(positions as i32);
-        let shape = AttentionShape {
+    fn shape_of(registers: usize, [batch, positions]: [u32; 2], is_causal: bool) -> AttentionShape {
+        AttentionShape {
             batch,
             heads: 16,
             sharing: 1,
             queries: positions,
             keys: positions,
             dim: dim(registers) as u32,
-            from,
+            from: -(positions as i32),
             reach: if is_causal { 0 } else { positions as i32 },
             group: 1,
             packed: 0,
-        };
+        }
+    }
+
+    fn consumers_of(registers: usize, of: [u32; 2], is_causal: bool) -> usize {
+        let shape = shape_of(registers, of, is_causal);
         let held = |consumers| blocks(registers, consumers, shared_bytes(registers, consumers, false, false)) as u32;
         consumers_for(&shape, registers, 132, held)
     }
@@ -484,7 +497,10 @@ mod tests {
             ([2, 1024], [1, 1], [2, 2]),
             ([1, 2048], [1, 1], [2, 2]),
             // 2 were as fast.
+            ([16, 256], [1, 2], [2, 2]),
             ([64, 256], [1, 2], [2, 2]),
+            ([128, 256], [2, 2], [2, 2]),
+            ([256, 256], [2, 2], [2, 2]),
             ([512, 128], [2, 2], [2, 2]),
             ([4, 1024], [3, 1], [2, 2]),
             ([32, 512], [3, 3], [2, 2]),
@@ -505,6 +521,38 @@ mod tests {
                 "{shape:?}"
             );
         }
+    }
+
+    #[test]
+    fn gradients_have_the_chains_that_were_fastest() {
+        for (shape, of_d64, of_d128) in [
+            ([1, 512], [2, 2], [2, 1]),
+            ([1, 1024], [2, 2], [2, 1]),
+            ([2, 1024], [2, 2], [2, 2]),
+            ([16, 1024], [1, 2], [1, 2]),
+            ([1, 2048], [2, 2], [2, 1]),
+            ([8, 2048], [1, 2], [1, 1]),
+            ([4, 4096], [1, 2], [1, 1]),
+            ([128, 128], [1, 1], [1, 1]),
+        ] {
+            let chains_of = |registers, causal| {
+                let shape = shape_of(registers, shape, causal);
+                let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
+                chains(&shape, registers, tiles, 132)
+            };
+            assert_eq!([false, true].map(|causal| chains_of(D64, causal)), of_d64, "{shape:?}");
+            assert_eq!(
+                [false, true].map(|causal| chains_of(D128, causal)),
+                of_d128,
+                "{shape:?}"
+            );
+        }
+        // With a window, blocks add to few tiles of queries: sums are no more than stay in the cache.
+        let window = AttentionShape {
+            from: -128,
+            ..shape_of(D64, [16, 1024], true)
+        };
+        assert_eq!(chains(&window, D64, window.tiles(128) as usize, 132), 1);
     }
 
     #[test]
