@@ -278,8 +278,8 @@ fn group(shape: &AttentionShape) -> u32 {
 
 /// Among how many sums of each tile of queries blocks are divided. All blocks of a head begin with the same tile, and each waits for those ahead of it in its
 /// chain; but what sums there are more are stored and read again. They are worth it where a head has several blocks, and all sums, of so many tiles,
-/// stay in the cache. With a mask, blocks of short lines wait for more than it takes to read sums, wherever they come from; those of long lines end one
-/// after another, unless there are few to a head, and more than one to a multiprocessor.
+/// stay in the cache. With a mask, blocks of short lines wait for more than it takes to read sums from memory, too; those of long lines end one after
+/// another, but where a head has some eight, and a multiprocessor more than one.
 fn chains(shape: &AttentionShape, registers: usize, tiles: usize, multiprocessors: u32) -> usize {
     let bytes = tiles * SUMS[0] * SUMS[1] * size_of::<f32>();
     let blocks = shape.keys.div_ceil(ROWS as u32);
@@ -288,9 +288,9 @@ fn chains(shape: &AttentionShape, registers: usize, tiles: usize, multiprocessor
     // Each query sees all keys ahead of its last one.
     let is_causal = !sees_all && shape.packed == 0 && i64::from(shape.queries) + i64::from(shape.from) <= 1;
     let is_worth_it = match registers {
-        D64 => blocks > 3 && (is_causal || bytes <= 32 << 20),
+        D64 => blocks > 3 && bytes <= if is_causal { 128 << 20 } else { 32 << 20 },
         _ if sees_all => blocks > 3 && bytes <= 16 << 20,
-        _ => is_causal && (5..=8).contains(&blocks) && all_blocks > u64::from(multiprocessors),
+        _ => is_causal && (8..=9).contains(&blocks) && all_blocks > u64::from(multiprocessors),
     };
     if is_worth_it { MOST_CHAINS } else { 1 }
 }
