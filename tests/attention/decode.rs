@@ -55,6 +55,27 @@ fn several_queries_on_tensor_cores() {
     .check::<bf16>();
 }
 
+/// As many heads as there are multiprocessors, or half as many: twice as many warps have all keys of one on tensor cores, some of them none; of more than
+/// eight rows there are as many as else.
+#[test]
+fn as_many_heads_as_multiprocessors() {
+    let multiprocessors = device().properties().multiprocessors as usize;
+    for heads in [multiprocessors, multiprocessors.div_ceil(2)] {
+        for (keys, dim) in [(129, 64), (300, 128), (1025, 64)] {
+            case(1, keys, dim).heads(1, heads, heads).check::<bf16>();
+        }
+        case(4, 200, 128).heads(1, 2 * heads, heads).causal().check::<f16>();
+        case(9, 200, 64).heads(1, heads, heads).check::<bf16>();
+    }
+    let lengths = seen::Sequences::First(&[200, 0, 17]);
+    let heads = multiprocessors.div_ceil(3);
+    Case {
+        sequences: lengths,
+        ..case(1, 280, 64).heads(3, 2 * heads, heads)
+    }
+    .check::<bf16>();
+}
+
 #[test]
 fn causal() {
     case(4, 600, 16).causal().check::<f32>();

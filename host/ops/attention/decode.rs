@@ -3,7 +3,7 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::attention::AttentionShape;
-use kernels_gpu::attention::decode::tensor::ROWS;
+use kernels_gpu::attention::decode::tensor::{ROWS, WIDE_ROWS, WIDE_THREADS};
 use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS, is_for_few};
 use kernels_gpu::compiled::{AttentionDecodeParams, AttentionDecodeTensor};
 use ndarray::{Dim, Ix3, Ix4};
@@ -115,7 +115,9 @@ impl<T: Attend> Task<'_, T> {
         );
         if by == By::TensorCores {
             let grid = (self.shape.batch, key_heads, plan.parts);
-            let config = LaunchConfig::new(grid, THREADS as u32);
+            let is_wide = is_wide(&self.shape, heads, multiprocessors);
+            let threads = if is_wide { WIDE_THREADS } else { THREADS };
+            let config = LaunchConfig::new(grid, threads as u32);
             // SAFETY: the kernel's contract: threads and grid are as it wants them, and lines have as many elements, by the caller's promise. The shape
             // was found to be of few queries, operands to lie as it wants them, and keys are fewer than 2³⁰, of which a part has no more. Results
             // are arrays of their own with room for all lines, of as many parts as there are, and so are the counters.
@@ -130,10 +132,28 @@ impl<T: Attend> Task<'_, T> {
     }
 }
 
+/// The keys that queries see.
+fn seen(shape: &AttentionShape) -> u32 {
+    let width = i64::from(shape.queries) + i64::from(shape.reach) - i64::from(shape.from);
+    width.clamp(1, i64::from(shape.keys)) as u32
+}
+
+/// Whether blocks of the kernel for tensor cores, one for each of so many heads, are wide ones, which have all keys: where heads are about as many as
+/// multiprocessors, or half as many and keys are few, so that parts would be brought together for little.
+fn is_wide(shape: &AttentionShape, heads: u32, multiprocessors: u32) -> bool {
+    let all = seen(shape);
+    let rows = shape.queries * shape.sharing;
+    let enough = match multiprocessors / heads {
+        1 => true,
+        2 => all <= 512,
+        _ => false,
+    };
+    enough && all > 128 && rows as usize <= WIDE_ROWS
+}
+
 /// How the keys are divided that queries see, where a part takes so many blocks.
 fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> DecodePlan {
-    let width = i64::from(shape.queries) + i64::from(shape.reach) - i64::from(shape.from);
-    let all = width.clamp(1, i64::from(shape.keys)) as u32;
+    let all = seen(shape);
     let for_each = |number: u32| number * multiprocessors / blocks;
     let (wanted, most) = match by {
         // As many blocks as a multiprocessor holds, or twice as many where some would have one more of these few than others.
@@ -142,6 +162,7 @@ fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> De
             _ => (for_each(8), all.div_ceil(64)),
         },
         By::Four => (for_each(8), all.div_ceil(256)),
+        By::TensorCores if is_wide(shape, blocks, multiprocessors) => (1, 1),
         // So few take no longer than two parts and bringing them together, nor do twice as many where heads have half of the multiprocessors.
         By::TensorCores if all <= 128 || (all <= 256 && for_each(1) <= 2) => (1, 1),
         // As many as it holds, as the kernel always has the next keys on their way; or one, of long lines where that has few keys, for which parts
@@ -231,9 +252,20 @@ mod tests {
         assert_eq!(parts(By::Four), [1, 4, 8, 16, 32, 132]);
         assert_eq!(parts(By::TensorCores), [1, 16, 16, 16, 32, 33]);
         let heads = |blocks, keys| plan(&shape(keys), blocks, 132, By::TensorCores).parts;
-        assert_eq!([heads(16, 2048), heads(32, 512), heads(64, 512)], [8, 4, 2]);
-        assert_eq!([heads(64, 1024), heads(128, 2048), heads(512, 8192)], [4, 2, 1]);
-        assert_eq!([heads(32, 256), heads(64, 256), heads(128, 512)], [4, 1, 1]);
+        assert_eq!([heads(16, 2048), heads(32, 512), heads(512, 8192)], [8, 4, 1]);
+        assert_eq!([heads(32, 256), heads(64, 512), heads(128, 2048)], [4, 1, 1]);
+        // Wide blocks have no more than 8 rows, and half of the multiprocessors does not have many keys.
+        let of_many_rows = |keys| AttentionShape {
+            heads: 16,
+            sharing: 16,
+            ..shape(keys)
+        };
+        let parts = |keys, heads| plan(&of_many_rows(keys), heads, 132, By::TensorCores).parts;
+        assert_eq!(
+            [parts(512, 64), parts(1024, 64), parts(2048, 128), parts(512, 128)],
+            [2, 4, 2, 1]
+        );
+        assert_eq!([heads(64, 1024), heads(64, 2048)], [4, 4]);
         assert_eq!(plan(&shape(8192), 32, 132, By::One).parts, 16);
     }
 }

@@ -38,6 +38,9 @@ const WARPS: usize = THREADS / 32;
 
 const _: () = assert!(MOST_ROWS <= WARPS);
 
+/// The most warps of a block on tensor cores.
+const MOST_WARPS: usize = 2 * WARPS;
+
 /// Loads of keys that are in flight: 64 bytes of a lane.
 const fn loads(element: usize) -> usize {
     if element == 4 { 2 } else { 4 }
@@ -126,6 +129,7 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
         factor,
         shared,
         pitch: MAX_DIM,
+        warps: WARPS,
     }
     .of_heads();
     let rows = block.rows();
@@ -439,9 +443,17 @@ struct Block<'a, T, const G: usize> {
     /// Sums of values of each row of each warp, so many elements apart, then the greatest scores and the sums of weights.
     shared: Shared<f32>,
     pitch: usize,
+    /// Warps of a block on tensor cores; others have [`WARPS`].
+    warps: usize,
 }
 
 impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
+    /// Its warps.
+    #[inline(always)]
+    fn warps(&self) -> usize {
+        if G > MOST_ROWS { self.warps } else { WARPS }
+    }
+
     /// With keys and values of the block's head.
     #[inline(always)]
     fn of_heads(self) -> Self {
@@ -465,7 +477,9 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     /// Where a row's sums of values of a warp are in shared memory, and where its greatest score and sum of weights are.
     #[inline(always)]
     fn places(&self, warp: usize, row: usize) -> (usize, usize) {
-        let number = warp * G + row;
+        // Of twice as many warps each has half as many rows.
+        let rows = if self.warps() > WARPS { G / 2 } else { G };
+        let number = warp * rows + row;
         (number * self.pitch, WARPS * G * self.pitch + 2 * number)
     }
 

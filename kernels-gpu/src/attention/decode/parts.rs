@@ -3,7 +3,7 @@
 
 use cuda_std::prelude::*;
 
-use super::{Block, DecodePlan, ELEMENTS, MOST_ROWS, Results, Sums, WARPS, lines};
+use super::{Block, DecodePlan, ELEMENTS, MOST_ROWS, MOST_WARPS, Results, Sums, WARPS, lines};
 use crate::matmul::unroll;
 use crate::num::Num;
 
@@ -12,16 +12,17 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     /// brings all together.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn finish(&self, plan: &DecodePlan, results: Results<'_, T>) {
-        let mut among = WARPS;
+        let warps = self.warps();
+        let mut among = warps;
         if plan.parts > 1 {
-            self.store_rows::<true>(WARPS, &results);
+            self.store_rows::<true>(warps, &results);
             if !self.is_last(plan, results.counters) {
                 return;
             }
             // All warps have parts of one row, or half of them of two. Of more each has its own, which need not go through shared memory.
             among = match self.height() {
-                1 => WARPS,
-                2 => WARPS / 2,
+                1 => warps,
+                2 => warps / 2,
                 _ => return self.bring_together(plan, &results),
             };
             self.share_parts(among, plan, &results);
@@ -40,7 +41,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
                 true => self.store_part(line, sums, results),
                 false => self.store(line, sums, results),
             }
-            row += WARPS as u32;
+            row += self.warps() as u32;
         }
     }
 
@@ -113,7 +114,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         while row < self.height() {
             let line = self.line(row);
             self.store(line, self.some_parts((0, 1), line, plan, results), results);
-            row += WARPS as u32;
+            row += self.warps() as u32;
         }
     }
 
@@ -137,7 +138,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
                     self.shared.set_unchecked(at + 1, total.sum);
                 }
             }
-            row += WARPS / among;
+            row += self.warps() / among;
         }
     }
 
@@ -201,10 +202,19 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     /// What this lane has of a row of the block, of which so many warps have left something in shared memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_warps(&self, row: u32, among: usize) -> Sums {
+        if G > MOST_ROWS && among > WARPS {
+            return self.of_some_warps::<MOST_WARPS>(row, among);
+        }
+        self.of_some_warps::<WARPS>(row, among)
+    }
+
+    /// [`of_warps`](Self::of_warps), of no more than `MOST`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_some_warps<const MOST: usize>(&self, row: u32, among: usize) -> Sums {
         let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
-        let (mut max, mut sum) = ([f32::NEG_INFINITY; WARPS], [0.0; WARPS]);
-        let mut values = [[0.0; ELEMENTS]; WARPS];
-        unroll!(WARPS, w => {
+        let (mut max, mut sum) = ([f32::NEG_INFINITY; MOST], [0.0; MOST]);
+        let mut values = [[0.0; ELEMENTS]; MOST];
+        unroll!(MOST, w => {
             if w < among {
                 let (of_values, at) = self.places(w, row as usize);
                 // SAFETY (of all): as in `share`.

@@ -20,6 +20,12 @@ use super::*;
 /// Rows of a matrix.
 pub const ROWS: usize = 16;
 
+/// Threads of a wide block: where parts of keys for each multiprocessor would have to be brought together, so many have all of them.
+pub const WIDE_THREADS: usize = 32 * MOST_WARPS;
+
+/// Rows of a head of keys that a wide block may have.
+pub const WIDE_ROWS: usize = ROWS / 2;
+
 /// The most elements of a line.
 const MOST_ELEMENTS: usize = 128;
 
@@ -37,13 +43,13 @@ impl<T: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]>
 ///
 /// # Safety
 ///
-/// A block has [`THREADS`] threads. The grid has three axes: the problems, their heads of keys, and the parts of `plan`, of which there is at least
+/// A block has [`THREADS`] threads, or [`WIDE_THREADS`] where no more than [`WIDE_ROWS`] queries share a head of keys. The grid has three axes: the problems, their heads of keys, and the parts of `plan`, of which there is at least
 /// one, with no more than 2³¹ keys in all. The shape is valid for tiles of one query, [`is_for_few`], has lines of `D` elements, and no more than
 /// [`ROWS`] queries share a head of keys; `sequences` fit it. The lines of operands lie within them, without gaps, and begin at multiples of 16
 /// bytes. `out` begins at such a one, and has room for as many lines as there are queries. With more parts than one, `parts` and `sums` do and have
 /// so for each of them, in pairs for `sums`, and there is a counter for each problem and head of keys, in this order, which is 0, and which nobody
 /// else uses until the launch has ended.
-#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
+#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = WIDE_THREADS, min_blocks = 1)]
 pub unsafe fn attention_decode_tensor<T: Half, const D: usize>(
     q: &[T],
     k: &[T],
@@ -83,6 +89,11 @@ pub unsafe fn attention_decode_tensor<T: Half, const D: usize>(
         factor,
         shared: shared_array![f32; WARPS * ROWS * (MOST_ELEMENTS + 2)],
         pitch: D,
+        warps: if thread::block_dim_x() as usize > THREADS {
+            MOST_WARPS
+        } else {
+            WARPS
+        },
     }
     .of_heads();
     let rows = Rows::<T, D>::of_block(&block);
@@ -113,6 +124,8 @@ impl<T: Half, const D: usize> Rows<T, D> {
             of: core::marker::PhantomData,
         };
         let mut key = first + thread::thread_idx_x() / 32 * KEYS;
+        // Keys of all warps at a time.
+        let step = block.warps() * KEYS as usize;
         let [_, of_keys, of_values] = &block.operands;
         // Where the lane's first elements are: what is behind them is a sum away, as each product with a distance of lines would take longer.
         let mut at_keys = of_keys.at(key + lane / 4, lane % 4 * 8);
@@ -139,12 +152,12 @@ impl<T: Half, const D: usize> Rows<T, D> {
         while key < last {
             // What is asked for next takes the registers of what has just been multiplied: so memory is never without something to do.
             let mut scores = Self::scores(block, key, &queries, &keys, ends);
-            let next = key + WARPS as u32 * KEYS;
-            at_keys = of_keys.behind(at_keys, WARPS * KEYS as usize);
+            let next = key + step as u32;
+            at_keys = of_keys.behind(at_keys, step);
             keys = load_keys::<T, D>(block, next, at_keys);
             rows.weigh(&mut scores);
             rows.add_values(&scores, &values);
-            at_values = of_values.behind(at_values, WARPS * KEYS as usize);
+            at_values = of_values.behind(at_values, step);
             values = load_values::<T, D>(block, next, at_values);
             key = next;
         }
