@@ -459,7 +459,24 @@ impl Stream {
         config: &LaunchConfig,
         args: impl Args<K::Params>,
     ) -> Result<()> {
-        let launch = Launch::new::<K>(self, KernelInfo::of_tensor_cores::<K>(), config);
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_in_clusters::<K>(config, 1, args) }
+    }
+
+    /// The same, in clusters of so many blocks along x, of a kernel that does not say of how many its clusters are: on Hopper and later,
+    /// by a driver of CUDA 12.3 or newer.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch_unchecked`](Self::launch_unchecked).
+    pub(crate) unsafe fn launch_in_clusters<K: Kernel>(
+        &self,
+        config: &LaunchConfig,
+        blocks: u32,
+        args: impl Args<K::Params>,
+    ) -> Result<()> {
+        let kernel = KernelInfo::of_tensor_cores::<K>().in_clusters(blocks);
+        let launch = Launch::new::<K>(self, kernel, config);
         // SAFETY: the caller's promise; the arguments are for the parameters of `K`.
         unsafe { args.launch(&launch) }
     }

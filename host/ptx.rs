@@ -367,6 +367,7 @@ mod tests {
             sizes: &[],
             cooperative: false,
             cluster: 1.into(),
+            sets_cluster: false,
             run: |_| unreachable!("nothing is launched here"),
         }
     }

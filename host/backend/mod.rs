@@ -151,6 +151,8 @@ pub(crate) struct KernelInfo {
     pub cooperative: bool,
     /// The extents of a cluster, in blocks; all 1 where there are none.
     pub cluster: Dim3,
+    /// Whether the launch says so, and not the kernel.
+    pub sets_cluster: bool,
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -177,8 +179,23 @@ impl KernelInfo {
             sizes: K::Params::SIZES,
             cooperative: K::Params::IS_COOPERATIVE,
             cluster: K::CLUSTER,
+            sets_cluster: false,
             run,
         }
+    }
+
+    /// The same, launched in clusters of so many blocks along x.
+    pub(crate) fn in_clusters(self, blocks: u32) -> Self {
+        Self {
+            cluster: blocks.into(),
+            sets_cluster: blocks > 1,
+            ..self
+        }
+    }
+
+    /// The extents of a cluster that the driver is told of.
+    pub(crate) fn cluster_to_set(&self) -> Option<Dim3> {
+        self.sets_cluster.then_some(self.cluster)
     }
 }
 

@@ -97,6 +97,7 @@ mod tests {
             sizes: &[],
             cooperative: false,
             cluster,
+            sets_cluster: false,
             run: |_| unreachable!("nothing is launched here"),
         };
         let gpu = |capability| Properties {

@@ -144,6 +144,7 @@ integers! {
     /// What can be told of a launch in a graph (`CUkernelNodeAttrID`).
     KernelNodeAttribute {
         COOPERATIVE = 2,
+        CLUSTER_DIMENSION = 4,
     }
 
     /// What kind of memory a copy reads or writes (`CUmemorytype`).
@@ -273,10 +274,9 @@ pub struct CudaKernelNodeParams {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CUkernelNodeAttrValue {
-    /// Whether all blocks run at a time, 1 or 0.
-    pub cooperative: c_int,
-    /// Zeros: room for the values of other attributes.
-    pub reserved: [u64; 7],
+    /// Whether all blocks run at a time, 1 or 0; or the extents of a cluster along x, y and z, in blocks. Zeros behind that: room for
+    /// the values of other attributes.
+    pub words: [c_uint; 16],
 }
 
 /// Memory that a graph sets (`CUDA_MEMSET_NODE_PARAMS`).

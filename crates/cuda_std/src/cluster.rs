@@ -132,6 +132,48 @@ pub fn sync() {
     machine::sync_cluster();
 }
 
+/// Waits until all threads of all blocks of the cluster have come here, as [`sync`] does, but orders no memory: that takes a
+/// fence of the whole GPU. Barriers that were [initialised](Mbarrier::init) before are there for all of them, where
+/// [`fence_init`](crate::mbarrier::fence_init) and, in the block, a [`sync_threads`](crate::thread::sync_threads) came behind that:
+/// it is what a kernel begins with whose blocks arrive at each other's barriers, or have copies made to each other's memory.
+///
+/// # Convergence
+///
+/// As [`sync`].
+///
+/// ```
+/// use cuda_std::cluster;
+/// use cuda_std::mbarrier::{self, Mbarrier};
+/// use cuda_std::prelude::*;
+///
+/// /// Each block of a cluster of two waits for the other one's arrival.
+/// #[kernel(cluster = 2, max_threads = 32)]
+/// pub fn meet(out: SliceMut<'_, u32>) {
+///     let words = shared_array![u64; 1];
+///     // SAFETY: the word is a barrier only, with one arrival for its one phase.
+///     let arrived = unsafe { Mbarrier::at(words, 0) };
+///     if thread::thread_idx_x() == 0 {
+///         arrived.init(1);
+///         mbarrier::fence_init();
+///     }
+///     thread::sync_threads();
+///     cluster::sync_started();
+///     if thread::thread_idx_x() == 0 {
+///         arrived.map_shared_rank(1 - cluster::block_rank()).arrive();
+///     }
+///     arrived.wait_cluster(0);
+///     out.set(thread::index_1d(), 1);
+/// }
+/// # let mut out = [0; 64];
+/// # cuda_std::launch::on_simulator_in_clusters(2, 2, 32, &mut out, meet);
+/// assert_eq!(out, [1; 64]);
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn sync_started() {
+    machine::sync_cluster_started();
+}
+
 /// Panics unless the cluster has a block of that rank.
 #[inline(always)]
 #[track_caller]
@@ -328,6 +370,20 @@ impl Mbarrier {
         check_rank(rank);
         ClusterMbarrier(machine::map_shared(self.ptr(), rank))
     }
+
+    /// [`map_shared_rank`](Self::map_shared_rank) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// The cluster has a block of that rank.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn map_shared_rank_unchecked(self, rank: u32) -> ClusterMbarrier {
+        if machine::CHECKED {
+            return self.map_shared_rank(rank);
+        }
+        ClusterMbarrier(machine::map_shared(self.ptr(), rank))
+    }
 }
 
 /// A barrier in the shared memory of a block of the cluster, at which threads of all its blocks arrive. Those of the block
@@ -345,5 +401,13 @@ impl ClusterMbarrier {
     #[track_caller]
     pub fn arrive(self) {
         machine::mbarrier_arrive_cluster(self.0);
+    }
+
+    /// Arrives where `predicate` holds, without a branch, and without ordering what the thread wrote before for the threads of other
+    /// blocks: that takes a fence of the whole GPU. It is for who says that it has read what another block's copies brought here.
+    #[inline(always)]
+    #[track_caller]
+    pub fn arrive_unordered_if(self, predicate: bool) {
+        machine::mbarrier_arrive_cluster_if(self.0, predicate);
     }
 }

@@ -19,7 +19,7 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use cuda_driver::sys::{self, CUfunction, CUgraph, CUgraphNode, Status};
-use cuda_sim::LaunchConfig;
+use cuda_sim::{Dim3, LaunchConfig};
 
 use crate::device::Properties;
 
@@ -88,24 +88,30 @@ struct CuLaunchConfig {
 }
 
 /// One thing more (`CUlaunchAttribute`).
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct LaunchAttribute {
     /// What it is about.
     id: c_uint,
     _padding: c_uint,
-    value: c_int,
-    /// Room for the values of others.
-    _reserved: [c_int; 15],
+    /// The value, and room for those of others.
+    value: [c_uint; 16],
+}
+
+impl LaunchAttribute {
+    const fn new(id: c_uint, [x, y, z]: [c_uint; 3]) -> Self {
+        let mut value = [0; 16];
+        (value[0], value[1], value[2]) = (x, y, z);
+        Self { id, _padding: 0, value }
+    }
 }
 
 /// That the launch need not wait for the end of the kernel before it on the stream
 /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
-const DEPENDENT: LaunchAttribute = LaunchAttribute {
-    id: 6,
-    _padding: 0,
-    value: 1,
-    _reserved: [0; 15],
-};
+const DEPENDENT: LaunchAttribute = LaunchAttribute::new(6, [1, 0, 0]);
+
+/// The extents of the launch's clusters (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`).
+const CLUSTER: c_uint = 4;
 
 /// How two nodes of a graph are ordered (`CUgraphEdgeData`).
 #[repr(C)]
@@ -163,7 +169,8 @@ fn calls() -> Option<&'static Calls> {
     calls.as_ref()
 }
 
-/// Launches a kernel that [waits](waiting): the name of the driver's function, and what it says.
+/// Launches a kernel that [waits](waiting), or does not, in clusters of these extents, if there are any: the name of the driver's
+/// function, and what it says.
 ///
 /// # Safety
 ///
@@ -172,17 +179,23 @@ fn calls() -> Option<&'static Calls> {
 pub(super) unsafe fn launch(
     function: CUfunction,
     config: &LaunchConfig,
+    (waits, cluster): (bool, Option<Dim3>),
     stream: sys::CUstream,
     params: *mut *mut c_void,
 ) -> (&'static str, Status) {
     let (grid, block) = (config.grid, config.block);
+    let (mut attributes, mut count) = ([DEPENDENT; 2], usize::from(waits));
+    if let Some(Dim3 { x, y, z }) = cluster {
+        attributes[count] = LaunchAttribute::new(CLUSTER, [x, y, z]);
+        count += 1;
+    }
     let config = CuLaunchConfig {
         grid: [grid.x, grid.y, grid.z],
         block: [block.x, block.y, block.z],
         shared_bytes: config.dynamic_shared as u32,
         stream,
-        attributes: &DEPENDENT,
-        count: 1,
+        attributes: attributes.as_ptr(),
+        count: count as c_uint,
     };
     // SAFETY: the caller's promise; the driver copies the parameters, and what the configuration refers to lives.
     let status = calls().map(|calls| unsafe { (calls.launch)(&config, function, params, ptr::null_mut()) });

@@ -9,7 +9,7 @@ use std::ptr;
 
 use cuda_driver::sys::{self, CudaKernelNodeParams, CudaMemcpy3d, CudaMemcpy3dSide, CudaMemsetNodeParams, MemoryType};
 use cuda_driver::sys::{CUgraphNode, CUkernelNodeAttrValue, KernelNodeAttribute, Status};
-use cuda_sim::LaunchConfig;
+use cuda_sim::{Dim3, LaunchConfig};
 
 use super::launching::Ready;
 use super::{Cuda, dependent, stream_of};
@@ -197,18 +197,24 @@ impl Cuda {
             let status = unsafe { dependent::follow(graph, node_of(at.after), node_of(node)) };
             self.check("cuGraphAddDependencies", status)?;
         }
+        if let Some(Dim3 { x, y, z }) = function.cluster {
+            self.set_attribute(node, KernelNodeAttribute::CLUSTER_DIMENSION, [x, y, z])?;
+        }
         Ok(node)
     }
 
     /// Has all blocks of a launch, which was just added, run at a time.
     fn make_cooperative(&self, node: RawNode) -> Result<()> {
-        let node = node_of(node);
-        let value = CUkernelNodeAttrValue {
-            cooperative: 1,
-            reserved: [0; 7],
-        };
+        self.set_attribute(node, KernelNodeAttribute::COOPERATIVE, [1, 0, 0])
+    }
+
+    /// Says more of a launch, which was just added.
+    fn set_attribute(&self, node: RawNode, attribute: KernelNodeAttribute, [x, y, z]: [u32; 3]) -> Result<()> {
+        let mut words = [0; 16];
+        (words[0], words[1], words[2]) = (x, y, z);
+        let value = CUkernelNodeAttrValue { words };
         // SAFETY: a node of a graph that lives, which is a kernel's.
-        let status = unsafe { sys::cuGraphKernelNodeSetAttribute(node, KernelNodeAttribute::COOPERATIVE, &value) };
+        let status = unsafe { sys::cuGraphKernelNodeSetAttribute(node_of(node), attribute, &value) };
         self.check("cuGraphKernelNodeSetAttribute", status)
     }
 

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use cuda_driver::sys::{self, CaptureStatus, FunctionAttribute, Status};
-use cuda_sim::LaunchConfig;
+use cuda_sim::{Dim3, LaunchConfig};
 
 use super::{Cuda, dependent, foreign, modules, stream_of};
 use crate::backend::{FunctionInfo, KernelInfo, RawFunction, RawStream, check_cooperative};
@@ -17,6 +17,8 @@ pub(super) struct Ready {
     pub(super) raw: sys::CUfunction,
     /// Whether it [waits](dependent::waiting) for the kernel before it.
     pub(super) waits: bool,
+    /// The extents of its clusters, where the launch says them.
+    pub(super) cluster: Option<Dim3>,
 }
 
 impl Cuda {
@@ -27,6 +29,7 @@ impl Cuda {
         Ok(Ready {
             raw: function.raw,
             waits: function.waits,
+            cluster: kernel.cluster_to_set(),
         })
     }
 
@@ -44,6 +47,7 @@ impl Cuda {
         Ok(Ready {
             raw,
             waits: function.waits,
+            cluster: None,
         })
     }
 
@@ -90,13 +94,19 @@ impl Cuda {
             stream_of(stream),
             params.as_mut_ptr().cast(),
         );
-        let Ready { raw: function, waits } = function;
+        let Ready {
+            raw: function,
+            waits,
+            cluster,
+        } = function;
         let one_kernel = self.synchronous.then(|| self.context.one_kernel());
         // SAFETY: the caller's promise; the driver copies the parameters.
         let (call, status) = unsafe {
             let (x, y, z) = (block.x, block.y, block.z);
             match cooperative {
-                false if waits => dependent::launch(function, config, stream_raw, params),
+                false if waits || cluster.is_some() => {
+                    dependent::launch(function, config, (waits, cluster), stream_raw, params)
+                }
                 false => (
                     "cuLaunchKernel",
                     sys::cuLaunchKernel(

@@ -92,6 +92,7 @@ impl Job {
             sizes: &[(size_of::<u64>(), 0)],
             cooperative: false,
             cluster: 1.into(),
+            sets_cluster: false,
             run,
         }
     }

@@ -62,6 +62,19 @@ pub fn sync_cluster() {
     }
 }
 
+/// Without `.release`, which is a fence of the whole GPU.
+#[inline(always)]
+pub fn sync_cluster_started() {
+    // SAFETY: as in `sync_cluster`.
+    unsafe {
+        asm!(
+            "barrier.cluster.arrive.relaxed;",
+            "barrier.cluster.wait.acquire;",
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// The same address as `ptr`, in the memory of the block of that rank.
 #[inline(always)]
 pub fn map_shared(ptr: SharedPtr, rank: u32) -> ClusterPtr {
@@ -94,6 +107,22 @@ pub fn mbarrier_arrive_cluster(ptr: ClusterPtr) {
         asm!(
             "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{0}];",
             in(reg32) ptr.0, options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Of the block's scope, which takes no fence.
+#[inline(always)]
+pub fn mbarrier_arrive_cluster_if(ptr: ClusterPtr, predicate: bool) {
+    // SAFETY: as in `mbarrier_arrive_cluster`.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred p;",
+            "setp.ne.u32 p, {1}, 0;",
+            "@p mbarrier.arrive.shared::cluster.b64 _, [{0}];",
+            "}}",
+            in(reg32) ptr.0, in(reg32) u32::from(predicate), options(nostack, preserves_flags)
         );
     }
 }

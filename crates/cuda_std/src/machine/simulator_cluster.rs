@@ -35,6 +35,11 @@ pub fn sync_cluster() {
     cuda_sim::cluster_barrier("cluster::sync");
 }
 
+#[track_caller]
+pub fn sync_cluster_started() {
+    cuda_sim::cluster_barrier("cluster::sync_started");
+}
+
 /// The same place as `ptr`, in the memory of the block of that rank.
 #[track_caller]
 pub fn map_shared(ptr: SharedPtr, rank: u32) -> ClusterPtr {

@@ -175,6 +175,13 @@ pub fn mbarrier_arrive_cluster(ptr: ClusterPtr) {
 }
 
 #[track_caller]
+pub fn mbarrier_arrive_cluster_if(ptr: ClusterPtr, predicate: bool) {
+    if predicate {
+        mbarrier_arrive_cluster(ptr);
+    }
+}
+
+#[track_caller]
 pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
     let mut state = State::load_to_arrive(ptr, Scope::Block);
     assert!(
