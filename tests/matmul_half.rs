@@ -8,7 +8,7 @@ use ndarray::{Array2, Array3, ArrayView3, Axis, Ix3, s};
 use proptest::prelude::*;
 use std::any::TypeId;
 use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{Device, DeviceArray, DeviceView, Element, Stream};
+use warpsmith::{Checks, Device, DeviceArray, DeviceView, Element, Stream};
 
 /// What the tests want of an element type.
 trait Half: Element + MatMul<Scalar = f32> {
@@ -199,6 +199,36 @@ fn tiles_of_64_rows() {
             assert_eq!(product(), first);
         }
     }
+}
+
+/// Fewer rows than the smallest tiles have, so that copies bring fewer lines, with more steps than stages.
+#[test]
+fn fewer_rows_than_a_tile_has() {
+    check_orders_on::<bf16>(vec![hopper_of(8, Checks::ALL)], [1, 1], [20, 72, 72]);
+    check_orders_on::<f16>(vec![hopper_of(8, Checks::default())], [2, 1], [33, 72, 1096]);
+}
+
+/// Lines that begin within sectors of the cache: tiles of 128 × 96 by clusters of four blocks, of which one has none, with more steps
+/// along k than stages and a tile for each block.
+#[test]
+fn clusters_of_blocks() {
+    check_orders_on::<bf16>(vec![hopper_of(9, Checks::ALL)], [1, 1], [72, 312, 72]);
+    check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [2, 2], [72, 312, 392]);
+    let device = hopper_of(9, Checks::default());
+    let stream = device.default_stream();
+    let (a, b) = (stack::<bf16>((1, 72, 392), 13), stack::<bf16>((1, 392, 312), 14));
+    let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+    let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+    let two = DeviceArray::from_elem(stream, (1, 72, 312), bf16::from_f32(2.0)).unwrap();
+    let with_residual = x.fused_batched_matmul(&y).residual(&two).compute().unwrap();
+    let scales = (1.0, 1.0, 2.0);
+    check(
+        with_residual.to_ndarray().unwrap().view(),
+        a.view(),
+        b.view(),
+        scales,
+        "a residual",
+    );
 }
 
 /// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.

@@ -12,7 +12,7 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array3, ArrayBase, ArrayD, ArrayView3, ArrayViewD, Axis, Data, Dimension, IxDyn, s};
 use proptest::prelude::{ProptestConfig, RngExt};
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use warpsmith::{Device, DeviceArray, DeviceArrayRef, Element, bf16, f16};
+use warpsmith::{Checks, Device, DeviceArray, DeviceArrayRef, Element, Schedule, Simulation, bf16, f16};
 
 /// A device array with any number of dimensions.
 pub type Dyn<T> = DeviceArray<T, IxDyn>;
@@ -50,6 +50,17 @@ pub fn with_tensor_cores() -> [Device; 3] {
 pub fn with_turing() -> Vec<Device> {
     let turing = device().as_generation((7, 5)).unwrap();
     [&with_tensor_cores()[..], &[turing]].concat()
+}
+
+/// A simulated Hopper GPU with room for so many blocks.
+pub fn hopper_of(multiprocessors: u32, checks: Checks) -> Device {
+    Device::simulated_as(Simulation {
+        checks,
+        schedule: Schedule::InOrder,
+        counting: false,
+        tensor_cores: Some((9, 0)),
+        multiprocessors,
+    })
 }
 
 /// The shared device, if it is a GPU; says that the test is left out otherwise.

@@ -7,13 +7,13 @@ use kernels_gpu::compiled::{AcrossGemm, AcrossParams};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::across::in_boxes;
-use kernels_gpu::matmul::wgmma::{HALF_TILE_M, WgmmaShape, b_box, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{HALF_TILE_M, WgmmaShape, b_box, may_have_clusters, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
-use super::hopper::{self, is_hopper, wgmma_shape};
+use super::hopper::{self, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::can_be_mapped;
 use super::split;
 use super::tensor::{self, Factor, Half, Operand};
@@ -55,23 +55,57 @@ fn best(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
     TILES.into_iter().filter_map(cycles).min_by_key(|&(_, cycles)| cycles)
 }
 
-/// The tiles, if a table names them, or if they are reckoned to be done before all others and no table says otherwise.
-fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Result<Option<Tile>> {
+/// The binary logarithm of the blocks of a cluster.
+const CLUSTER: u32 = 2;
+
+/// The tiles with which a product is done first by clusters, whose blocks read a tile of the left operand once, and the cycles: tiles
+/// for one round of as many clusters as there is room for at a time, since those of four blocks do not fill all parts of a GPU. On an
+/// H100 there were 30.
+fn best_in_clusters(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
+    let steps = of.k.div_ceil(tile_k(2));
+    let cycles = |(tile, step): (Tile, usize)| {
+        let [rows, columns] = tile;
+        let across = of.n.div_ceil(columns).next_multiple_of(1 << CLUSTER);
+        let tiles = of.batch.checked_mul(across)?.checked_mul(of.m.div_ceil(rows))?;
+        let fits = may_have_clusters(registers(tile)) && tiles <= multiprocessors * 10 / 11;
+        fits.then_some((tile, steps.saturating_mul(step)))
+    };
+    TILES.into_iter().filter_map(cycles).min_by_key(|&(_, cycles)| cycles)
+}
+
+/// Whether lines of the operands, of 16-bit elements, begin within sectors of the cache, of 32 bytes: a copy takes about twice as long
+/// then, where as many blocks read them as there are.
+fn splits_sectors(of: &GemmShape) -> bool {
+    let mut strides = [of.a, of.b].into_iter().flat_map(|[_, line, k]| [line, k]);
+    strides.any(|stride| stride > 1 && !stride.is_multiple_of(16))
+}
+
+/// The tiles, and the binary logarithm of the blocks of a cluster, if a table names them, or if they are reckoned to be done before
+/// all others and no table says otherwise.
+fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Result<Option<(Tile, u32)>> {
     let of = &product.shape;
     let chosen = choices::choice(Factors::Half, of, stream)?.and_then(|choice| choice.tile_of(Chosen::Across));
     if let Some(chosen) = chosen {
         let tiles = TILES.map(|(tile, _)| tile);
-        return Ok(tiles.into_iter().find(|tile| tile[1] == chosen && has_steps(of, *tile)));
+        let found = tiles.into_iter().find(|tile| tile[1] == chosen && has_steps(of, *tile));
+        return Ok(found.map(|tile| (tile, 0)));
     }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let others = |shape: &GemmShape| split::least_cycles(shape, size_of::<T>(), multiprocessors);
-    let Some((tile, cycles)) = best(of, multiprocessors) else {
-        return Ok(None);
+    let best = best(of, multiprocessors);
+    let least = best.map_or(usize::MAX, |(_, cycles)| cycles).min(others(of));
+    let in_clusters = best_in_clusters(of, multiprocessors)
+        .filter(|_| splits_sectors(of) && takes_clusters(stream))
+        .filter(|&(_, cycles)| 3 * cycles <= 4 * least);
+    let found = match (in_clusters, best) {
+        (Some((tile, _)), _) => (tile, CLUSTER),
+        (None, Some((tile, cycles))) if cycles < others(of) => (tile, 0),
+        _ => return Ok(None),
     };
-    if cycles >= others(of) || split::best_cut(of, others).is_some() {
+    if split::best_cut(of, false, others).is_some() {
         return Ok(None);
     }
-    Ok(tensor::choice::<T, D>(product, stream)?.is_none().then_some(tile))
+    Ok(tensor::choice::<T, D>(product, stream)?.is_none().then_some(found))
 }
 
 /// Multiplies by these tiles, if that is best, and they can finish the sums: all rows have a bias in common, and of old elements and a
@@ -92,7 +126,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     else {
         return Ok(false);
     };
-    let Some(tile) = tile::<T, D>(product, stream)? else {
+    let Some((tile, cluster)) = tile::<T, D>(product, stream)? else {
         return Ok(false);
     };
     let a = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
@@ -110,6 +144,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
             b_along_n: b.along_lines.into(),
             c_transposed: 1,
             tile_m: tile[1] as u32,
+            cluster,
             ..shape
         },
         a,
@@ -149,7 +184,8 @@ impl<T: Half> Launch<'_, T> {
     ) -> Result<()> {
         let of = <T as Factor>::TYPE;
         let a = self.a.map(of, self.shape.tile_m as usize)?;
-        let b = self.b.map_in_boxes(of, tile_n(registers), b_box(registers))?;
+        let cluster = self.shape.cluster;
+        let b = self.b.map_in_boxes(of, tile_n(registers), b_box(registers), cluster)?;
         let residual = self.residual.as_ref().map(hopper::map_of_added).transpose()?;
         let has_residual = u32::from(residual.is_some());
         let mut c = hopper::result_map(out)?;
@@ -178,8 +214,8 @@ impl<T: Half> Launch<'_, T> {
         );
         // SAFETY: the kernel's contract: threads and shared memory are those of these tiles, and so are the maps' tiles, by how the
         // operands lie, and their swizzle. The bias has the product's shape, and is the same for all of its rows; a residual has that
-        // shape, too, and then `beta` is 0, which `multiply` has asked.
-        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
+        // shape, too, and then `beta` is 0, which `multiply` has asked. The clusters are the shape's.
+        unsafe { self.stream.launch_in_clusters::<K>(&config, 1 << cluster, args) }
     }
 }
 
@@ -217,5 +253,25 @@ mod tests {
             None,
         ];
         assert_eq!(found, wanted, "as measured on an H100");
+    }
+
+    #[test]
+    fn clusters_have_room() {
+        let of = |m: usize, n: usize, k: usize| GemmShape {
+            batch: 1,
+            first: 0,
+            m,
+            n,
+            k,
+            a: [0, k, 1],
+            b: [0, 1, n],
+        };
+        let tile = |m, n, k| best_in_clusters(&of(m, n, k), 132).map(|(tile, _)| tile);
+        assert_eq!(
+            [tile(1304, 1000, 520), tile(1000, 1000, 1000), tile(2048, 2048, 2048)],
+            [Some([96, 128]), Some([96, 128]), None]
+        );
+        assert!(splits_sectors(&of(1304, 1000, 520)) && splits_sectors(&of(600, 600, 600)));
+        assert!(!splits_sectors(&of(640, 656, 640)) && !splits_sectors(&of(512, 512, 1)));
     }
 }

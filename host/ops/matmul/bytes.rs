@@ -7,7 +7,7 @@ use kernels_gpu::matmul::wgmma::{LINE, WgmmaShape, tile_n};
 use ndarray::Dimension;
 
 use super::gemm::Multiplication;
-use super::hopper::{best_rows, is_hopper, wgmma_shape};
+use super::hopper::{is_hopper, set_rows, wgmma_shape};
 use super::split::{Cut, best_cut, cycles};
 use super::tensor::Operand;
 use crate::array::Element;
@@ -71,14 +71,14 @@ impl<'a> ByteProduct<'a> {
 
     /// The same, by tiles of as many rows as are done first, whose sums take so many registers.
     pub(super) fn with_best_rows(mut self, of: &GemmShape, registers: usize, stream: &Stream) -> Self {
-        self.shape.tile_m = best_rows(of, 1, registers, stream) as u32;
+        set_rows(&mut self.shape, of, 1, registers, false, stream);
         self
     }
 
     /// The maps of the operands, for tiles whose sums take so many registers.
     pub(super) fn maps(&self, registers: usize) -> Result<[TensorMapArg<'_, u8>; 2]> {
         Ok([
-            self.a.map(TensorType::U8, self.shape.tile_m as usize)?,
+            self.a.map(TensorType::U8, self.shape.a_lines as usize)?,
             self.b.map(TensorType::U8, tile_n(registers))?,
         ])
     }
@@ -99,5 +99,5 @@ pub(super) fn best_parts<D: Dimension>(
         widths.iter().map(of_width).min().unwrap_or(0)
     };
     let of = &product.shape;
-    best_cut(of, cost).filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
+    best_cut(of, false, cost).filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
 }

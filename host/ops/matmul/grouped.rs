@@ -439,6 +439,8 @@ pub(super) fn groups_at_once<T: Half + GroupedGemm, O: RowNumber>(
         b_along_n: b.along_lines.into(),
         c_transposed: 0,
         tile_m: wgmma::TILE_M as u32,
+        a_lines: wgmma::TILE_M as u32,
+        cluster: 0,
     };
     let blocks = tiles(width).min(stream.backend().properties().multiprocessors as usize);
     let config = LaunchConfig {

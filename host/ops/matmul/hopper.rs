@@ -2,7 +2,7 @@
 //! What launches of the kernels for Hopper's tensor cores have in common, whatever numbers these multiply.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3, s};
 
 use super::HOPPER;
@@ -16,6 +16,17 @@ use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorMapMutArg};
 use crate::view::{DeviceView, DeviceViewMut};
+
+/// The first driver, by its CUDA version, that launches in clusters of which the kernel does not say how large they are, as launches
+/// behind others are.
+const CLUSTERS_DRIVER: (u32, u32) = (12, 3);
+
+/// Whether kernels are launched in clusters on the stream's device.
+pub(super) fn takes_clusters(stream: &Stream) -> bool {
+    let version = stream.backend().properties().driver_version;
+    // The simulator has none.
+    is_hopper(stream) && version.is_none_or(|version| version >= CLUSTERS_DRIVER)
+}
 
 /// Whether the stream's device has Hopper's tensor cores.
 pub(in crate::ops) fn is_hopper(stream: &Stream) -> bool {
@@ -39,6 +50,8 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
         b_along_n: 0,
         c_transposed: 0,
         tile_m: TILE_M as u32,
+        a_lines: TILE_M as u32,
+        cluster: 0,
     })
 }
 
@@ -50,18 +63,35 @@ pub(in crate::ops) fn best_registers(of: &GemmShape, element: usize, widths: &[u
     widths.iter().copied().min_by_key(cost).unwrap_or(64)
 }
 
-/// The rows of tiles of so many columns with which the product is done first.
-pub(super) fn best_rows(of: &GemmShape, element: usize, registers: usize, stream: &Stream) -> usize {
+/// Has a launch's shape the rows of tiles of so many columns with which the product is done first, and the lines of `A` that a copy
+/// brings: of the smallest tiles of elements of 8 and 16 bits, where these lie along k, no more than there are. What a copy has beyond
+/// the matrix takes it longer than elements do.
+pub(super) fn set_rows(
+    shape: &mut WgmmaShape,
+    of: &GemmShape,
+    element: usize,
+    registers: usize,
+    a_along_m: bool,
+    stream: &Stream,
+) {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    split::best_rows(of, element, registers, multiprocessors).0
+    let rows = split::best_rows(of, element, registers, multiprocessors).0;
+    let lines = match rows == HALF_TILE_M && element <= 2 && !a_along_m {
+        true => of.m.next_multiple_of(8).min(rows),
+        false => rows,
+    };
+    (shape.tile_m, shape.a_lines) = (rows as u32, lines as u32);
 }
 
 /// A launch by tiles whose sums take so many registers: of a block for each multiprocessor, if there are as many tiles.
 pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
     let rows = u64::from(shape.m).div_ceil(shape.tile_m.into());
+    let rows = rows.next_multiple_of(1 << shape.cluster);
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     let tiles = u64::from(shape.batch) * rows * columns;
-    let blocks = tiles.min(stream.backend().properties().multiprocessors.into());
+    // Whole clusters: one, if there is no room for it.
+    let room = u64::from(stream.backend().properties().multiprocessors) >> shape.cluster;
+    let blocks = tiles.min(room.max(1) << shape.cluster);
     LaunchConfig {
         dynamic_shared: shared_bytes(registers),
         ..LaunchConfig::new(blocks as u32, shape.threads(registers) as u32)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products on tensor cores with few tiles and a long k: cut along k into parts, whose products are a batch, and summed.
-//! Those of few rows are computed as `Cᵀ = Bᵀ Aᵀ` on Hopper: a step along k of a tile then reads 128 lines of the large
+//! Those of few rows of TF32 are computed as `Cᵀ = Bᵀ Aᵀ` on Hopper: a step along k of a tile then reads 128 lines of the large
 //! matrix, where it would read 64. Also what products cost on Hopper's.
 
 use kernels_gpu::matmul::gemm::GemmShape;
@@ -150,8 +150,13 @@ impl Cut {
     }
 }
 
-/// How the product is cut, if that pays by the cycles that products take.
-pub(super) fn best_cut(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) -> Option<Cut> {
+/// How the product is cut, if that pays by the cycles that products take, and maybe computed as its transpose. Of numbers of 16 and 8
+/// bits on Hopper it is not: tiles of 64 rows read the lines that there are.
+pub(super) fn best_cut(
+    shape: &GemmShape,
+    may_be_transposed: bool,
+    cycles: impl Fn(&GemmShape) -> usize,
+) -> Option<Cut> {
     let whole = cycles(shape);
     let cost = |how: Cut| {
         let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
@@ -159,7 +164,7 @@ pub(super) fn best_cut(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) 
     };
     let parts = (0..).map(|power| 1 << power).take_while(|&parts| parts <= MAX_PARTS);
     let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
-    ways.filter(|how| !how.is_none() && how.fits(shape))
+    ways.filter(|how| !how.is_none() && how.fits(shape) && (may_be_transposed || !how.transposed))
         .min_by_key(|&how| cost(how))
         .filter(|&how| cost(how) < whole)
 }
@@ -196,9 +201,13 @@ pub(super) fn how<T: Factor>(
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     match choice {
         Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
-        None => best_cut(shape, |shape| {
-            cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors)
-        }),
+        None => {
+            let element = size_of::<T::Element>();
+            let may_be_transposed = element > 2 || matches!(cores, TensorCores::Ampere(_));
+            best_cut(shape, may_be_transposed, |shape| {
+                cores.least_cycles(shape, element, multiprocessors)
+            })
+        }
     }
 }
 
@@ -245,12 +254,13 @@ mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let parts = |m, n, k| best_cut(&shape(m, n, k), |shape| least_cycles(shape, 2, 132)).map(|how| how.parts);
+        let parts =
+            |m, n, k| best_cut(&shape(m, n, k), false, |shape| least_cycles(shape, 2, 132)).map(|how| how.parts);
         assert_eq!(
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
         );
-        assert!(parts(64, 8192, 8192).is_some_and(|parts| parts >= 2));
+        assert!(parts(64, 4096, 4096).is_some_and(|parts| parts >= 2));
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
         assert_eq!(
             parts(64, 8192, 8193),
@@ -261,8 +271,9 @@ mod tests {
 
     #[test]
     fn few_rows_are_columns_of_the_transpose() {
-        let is_transposed =
-            |m, n, k| best_cut(&shape(m, n, k), |shape| least_cycles(shape, 2, 132)).is_some_and(|how| how.transposed);
+        let is_transposed = |m, n, k| {
+            best_cut(&shape(m, n, k), true, |shape| least_cycles(shape, 4, 132)).is_some_and(|how| how.transposed)
+        };
         assert!(
             [2, 16, 64]
                 .map(|rows| is_transposed(rows, 8192, 8192))

@@ -337,21 +337,28 @@ impl<'a, T: TensorElement> Operand<'a, T> {
     /// Its map, of elements that the copy takes as `of`: for tiles of so many lines and 128 bytes along k, or, of what lies
     /// along them, of 128 bytes of them.
     pub(super) fn map(&self, of: TensorType, lines: usize) -> Result<TensorMapArg<'_, T>> {
-        self.map_in_boxes(of, lines, LINE / size_of::<T>())
+        self.map_in_boxes(of, lines, LINE / size_of::<T>(), 0)
     }
 
-    /// The same, where of what lies along them a box has so many lines, and the swizzle of as many bytes.
-    pub(super) fn map_in_boxes(&self, of: TensorType, lines: usize, of_box: usize) -> Result<TensorMapArg<'_, T>> {
+    /// The same, where of what lies along them a box has so many lines, and the swizzle of as many bytes; and where the blocks of a
+    /// cluster, the binary logarithm of whose number that is, copy a part of a tile each.
+    pub(super) fn map_in_boxes(
+        &self,
+        of: TensorType,
+        lines: usize,
+        of_box: usize,
+        cluster: u32,
+    ) -> Result<TensorMapArg<'_, T>> {
         let along_k = LINE / size_of::<T>();
         if !self.along_lines {
-            return self.lies.tensor_map(of, &[1, lines, along_k], Swizzle::B128);
+            return self.lies.tensor_map(of, &[1, lines >> cluster, along_k], Swizzle::B128);
         }
         let swizzle = match of_box * size_of::<T>() {
             32 => Swizzle::B32,
             64 => Swizzle::B64,
             _ => Swizzle::B128,
         };
-        self.lies.tensor_map(of, &[1, along_k, of_box], swizzle)
+        self.lies.tensor_map(of, &[1, along_k >> cluster, of_box], swizzle)
     }
 }
 
@@ -372,7 +379,7 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
         None => best_registers(&computed, element, &REGISTERS, stream),
     };
     if !sides.a_comes_from_registers::<T>() {
-        shape.tile_m = hopper::best_rows(&computed, element, registers, stream) as u32;
+        hopper::set_rows(&mut shape, &computed, element, registers, sides.a.along_lines, stream);
     }
     let reads_old = finish.beta != 0.0;
     hopper::write_mapped(out, [of.batch, of.m, of.n], reads_old, stream, |out| {
@@ -406,7 +413,7 @@ impl<T: Factor> Launch<'_, T> {
         out: &mut DeviceViewMut<'_, C, Ix3>,
         finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
-        let rows = self.shape.tile_m as usize;
+        let rows = self.shape.a_lines as usize;
         let (a, b) = (self.a.map(T::TYPE, rows)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes both, and the kernel is one of those.
         let (mut c, ring, addend) = unsafe { addend::maps(out, &self.shape, finish)? };

@@ -40,6 +40,18 @@ impl Tiles {
         }
     }
 
+    /// The same, where this many neighbouring numbers, a power of two, are tiles of one column: below the last row of tiles are others,
+    /// which have no element.
+    #[inline(always)]
+    pub fn in_clusters(mut self, blocks: u32) -> Self {
+        let [rows, columns] = self.extents;
+        let padded = (rows + blocks - 1) & !(blocks - 1);
+        self.total = divide(self.total, rows * columns) * padded * columns;
+        self.extents = [padded, columns];
+        self.group = self.group.max(blocks);
+        self
+    }
+
     /// How many there are.
     #[inline(always)]
     pub fn total(&self) -> u32 {

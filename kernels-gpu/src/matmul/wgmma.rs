@@ -31,6 +31,7 @@
 //! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 
 use bytemuck::Pod;
+use cuda_std::cluster;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -173,6 +174,12 @@ const fn added(registers: usize) -> usize {
     }
 }
 
+/// Whether a launch of tiles whose sums take so many registers may be in clusters. They want a hundred instructions more ahead of
+/// the first copy and in the producer's loop, which took 0.2 µs in tiles of 64 columns.
+pub const fn may_have_clusters(registers: usize) -> bool {
+    registers == 48
+}
+
 /// Bytes in front of the barriers.
 const fn tiles_bytes(registers: usize) -> usize {
     stages(registers) * (a_bytes(registers) + b_bytes(registers)) + result_bytes(registers)
@@ -249,6 +256,12 @@ pub struct WgmmaShape {
     /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`], or of tiles of 96 columns
     /// [`TILE_M`].
     pub tile_m: u32,
+    /// Lines of `A` that a copy brings where they lie along k: those of a tile; or, of elements of 8 and 16 bits, where that has
+    /// [`HALF_TILE_M`] and there are fewer, as many of them, to a multiple of 8.
+    pub a_lines: u32,
+    /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or 2. They
+    /// have tiles of one column, and copy a part of `B` each for all. Otherwise 0.
+    pub cluster: u32,
 }
 
 impl WgmmaShape {
@@ -278,7 +291,7 @@ impl WgmmaShape {
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
-/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
+/// `k` for [`tile_k`], the shape's lines × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
 /// lies along n), [`BOX_M`] × 128 bytes of `c`, and [`ADDEND_M`](addend::ADDEND_M) × 128 bytes of `addend`, which is of the memory of
 /// `c`, or of the residual, as `ring` says. The other addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If
 /// the operands are of [`Tf32`], so are the types of their maps, and `b` lies along k; where `a` does not, sums are only scaled:
@@ -390,6 +403,8 @@ struct Block<'a, E, C, const R: usize> {
     tiles: Tiles,
     /// The block's first.
     first: Tile,
+    /// The block's rank in its cluster.
+    rank: u32,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
     /// For each stage whether it is full, then for each whether it is free; then, of [`across`], for each consumer whether what is
@@ -549,6 +564,11 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             false if shape.leaves_one_out(R) => of(TILE_M, group),
             false => of(tile_m(R), group),
         };
+        let (mut tiles, mut rank) = (tiles, 0);
+        if may_have_clusters(R) && shape.cluster != 0 {
+            tiles = tiles.in_clusters(1 << shape.cluster);
+            rank = thread::block_idx_x() & ((1 << shape.cluster) - 1);
+        }
         let block = Self {
             a,
             b,
@@ -556,6 +576,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             shape,
             tiles,
             first: tiles.tile(thread::block_idx_x()),
+            rank,
             memory,
             barriers,
         };
@@ -563,7 +584,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         if thread == 128 {
             for stage in 0..stages(R) as u32 {
                 block.full(stage).init(produce::producers(R));
-                block.free(stage).init(block.readers());
+                block.free(stage).init(block.readers() << block.cluster());
             }
             for group in 0..added(R) {
                 // SAFETY: there is one for each consumer behind those of the stages.
@@ -573,7 +594,31 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             c.prefetch();
         }
         thread::sync_threads();
+        if block.cluster() != 0 {
+            // The blocks' copies go to each other's memory, and arrive at each other's barriers.
+            cluster::sync_started();
+        }
         block
+    }
+
+    /// The binary logarithm of the blocks that have `B` in common.
+    #[inline(always)]
+    fn cluster(&self) -> u32 {
+        if may_have_clusters(R) { self.shape.cluster } else { 0 }
+    }
+
+    /// Gives a stage back, which this consumer's instructions have read: to all blocks that fill it.
+    #[inline(always)]
+    fn release(&self, stage: u32) {
+        let thread = thread::thread_idx_x() % 128;
+        if self.cluster() == 0 {
+            self.free(stage).arrive_if(thread == 0);
+        } else {
+            let last = (1 << self.cluster()) - 1;
+            // SAFETY: the cluster has so many blocks.
+            let free = unsafe { self.free(stage).map_shared_rank_unchecked(thread & last) };
+            free.arrive_unordered_if(thread <= last);
+        }
     }
 
     /// Whether the consumers have stages in turn, and not rows: of tiles of 64 rows.
@@ -603,6 +648,12 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     fn other_tiles(&self) -> impl Iterator<Item = Tile> {
         let step = thread::grid_dim_x();
         self.tiles.every(thread::block_idx_x() + step, step)
+    }
+
+    /// Whether copies bring fewer lines of `A` than a tile has.
+    #[inline(always)]
+    fn leaves_lines_out(&self) -> bool {
+        R == 32 && size_of::<E>() <= 2 && self.shape.a_lines < HALF_TILE_M as u32
     }
 
     /// The barrier that the copies of a stage complete.

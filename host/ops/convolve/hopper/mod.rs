@@ -98,6 +98,8 @@ fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
         b_along_n: 0,
         c_transposed: 0,
         tile_m: TILE_M as u32,
+        a_lines: TILE_M as u32,
+        cluster: 0,
     })
 }
 

@@ -60,7 +60,9 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
 /// says. `b` lies along k, or, where its tiles are [`in_boxes`], is copied in boxes of [`b_box`](super::b_box) lines, with the swizzle of
 /// as many elements. `c` has the columns of what is multiplied as its rows, and so has `residual`, whose boxes are those of `c`: it is
 /// read where `has_residual` is not 0, and then `beta` is 0. The bias is as [`Epilogue::new`] says for the strides of what is
-/// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has.
+/// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has. A launch in clusters is one of whole
+/// clusters of as many blocks as the shape says, and a tile of the map of `b` is the part that one of them copies: of its lines, or,
+/// where it lies along n, of the elements along k.
 #[kernel(T = [bf16, f16], R = [24, 48], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     a: TensorMap<'_, T>,

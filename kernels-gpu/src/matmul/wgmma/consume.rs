@@ -6,7 +6,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
 use cuda_std::{tma, warpgroup};
 
-use super::{BOX_BYTES, BOX_M, Block, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes};
+use super::{BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes};
 use crate::matmul::epilogue::EpilogueOp;
 use crate::matmul::tiles::Tile;
 
@@ -19,6 +19,7 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
         warpgroup::increase_registers::<232>();
+        self.clear_lines();
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles_of_block() {
             if self.a_comes_from_registers() {
@@ -70,6 +71,33 @@ where
 }
 
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
+    /// Writes zeros to the lines of `A` that no copy brings. For all consumers, ahead of their first stage.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn clear_lines(&self) {
+        if !self.leaves_lines_out() {
+            return;
+        }
+        // Numbers of 16 bytes: those of a stage's 64 lines, and those that a copy brings.
+        let (of_stage, first) = (
+            (HALF_TILE_M * LINE / 16) as u32,
+            self.shape.a_lines * (LINE / 16) as u32,
+        );
+        let mut stage = 0;
+        while stage < super::stages(R) {
+            let lines = self.operands(stage * a_bytes(R)).cast::<u32>();
+            let mut number = first + (thread::thread_idx_x() - 128);
+            while number < of_stage {
+                // SAFETY: within the 64 lines of the stage.
+                unsafe { lines.set_vec_unchecked(4 * number as usize, [0; 4]) };
+                number += 256;
+            }
+            stage += 1;
+        }
+        // The instructions read them.
+        tma::fence_async();
+        thread::sync_threads_named::<1, 256>();
+    }
+
     /// Adds the second consumer's sums to the first's.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn add_parts<S: Pod>(&self, sums: &mut Accumulator<R, S>, group: u32, add: impl Fn(S, S) -> S)
@@ -130,7 +158,6 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             true => (place.until(group), 2),
             false => (0, 1),
         };
-        let leads = thread::thread_idx_x().is_multiple_of(128);
         // The same in all lanes. Where the assembler does not see that, it brings each descriptor into uniform registers by itself; but
         // in narrow tiles the products would wait for the shuffle. Of 16 bits it sees it.
         let stage_at = |place: Place<R>| match R == 128 && !Self::ANY_LAYOUT {
@@ -155,12 +182,12 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             let next = multiply(next, stage, 1, false);
             let next = multiply(next, stage, 2, false);
             sums = multiply(next, stage, 3, false).commit().wait_but_newest();
-            self.free(previous).arrive_if(leads);
+            self.release(previous);
             *place = place.after(step);
             k += step * Self::TILE_K;
         }
         let sums = sums.wait();
-        self.free(stage).arrive_if(leads);
+        self.release(stage);
         if self.shares_k() {
             *place = begin.far_after(self.shape.k.div_ceil(Self::TILE_K));
         }

@@ -8,8 +8,8 @@
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
 //! The products of the next stage go on meanwhile, in registers of their own. So three sets of sums are in registers, and a
-//! tile has 128 columns, or 192, of which the two sets are of half of the columns each. Who asks for that has the sums in the tensor cores alone, with the error that comes of it, and
-//! tiles of up to 256 columns.
+//! tile has 128 columns, or 192, of which the two sets are of half of the columns each. Who asks for that has the sums in the
+//! tensor cores alone, with the error that comes of it, and tiles of up to 256 columns.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
 //!
@@ -305,6 +305,7 @@ where
         result: Result<'_, C, impl EpilogueOp<f32>>,
         scales: Scales<'_>,
     ) {
+        self.clear_lines();
         let mut place = Place::<R>::FIRST;
         let lane = thread::thread_idx_x() % 32;
         for tile in self.tiles.of_block() {

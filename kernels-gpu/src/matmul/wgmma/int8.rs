@@ -47,6 +47,7 @@ where
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume_int8(&self, warp: u32) {
+        self.clear_lines();
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
             let mut sums = self.sums_of_integers(warp / 4, &mut place);

@@ -7,7 +7,9 @@ use cuda_std::prelude::*;
 use cuda_std::warpgroup;
 
 use super::addend::Addend;
-use super::{Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, tile_k, tile_m, tile_n};
+use super::{
+    Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, stages, tile_k, tile_m, tile_n,
+};
 use crate::matmul::tiles::Tile;
 
 /// Warps that have copies made, one thread each. With small tiles one for each operand: a thread asks for both in more time
@@ -76,6 +78,21 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         for tile in self.other_tiles() {
             self.produce_tile::<OF_A, OF_B>(tile, &mut place, addend);
         }
+        if self.cluster() != 0 {
+            self.await_all(place);
+        }
+    }
+
+    /// Waits until all stages have been given back: the consumers of other blocks do so, and this block's barriers must be there as
+    /// long.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn await_all(&self, mut place: Place<R>) {
+        let mut number = 0;
+        while number < stages(R) {
+            self.free(place.stage).wait_cluster(place.round ^ 1);
+            place = place.next();
+            number += 1;
+        }
     }
 
     /// Has all stages of a tile filled.
@@ -88,7 +105,11 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     ) {
         let mut k = 0;
         while k < self.shape.k {
-            self.free(place.stage).wait(place.round ^ 1);
+            if self.cluster() == 0 {
+                self.free(place.stage).wait(place.round ^ 1);
+            } else {
+                self.free(place.stage).wait_cluster(place.round ^ 1);
+            }
             self.fill::<OF_A, OF_B>(place.stage, tile, k);
             *place = place.next();
             k += Self::TILE_K;
@@ -101,7 +122,11 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Has the tiles of `A`, of `B` or of both at `k` copied to a stage, with which the consumers are done.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn fill<const OF_A: bool, const OF_B: bool>(&self, stage: u32, tile: Tile, k: u32) {
-        let of_a = if OF_A { self.rows() * LINE as u32 } else { 0 };
+        let of_a = match (OF_A, R == 32 && size_of::<E>() <= 2) {
+            (false, _) => 0,
+            (true, false) => self.rows() * LINE as u32,
+            (true, true) => self.shape.a_lines * LINE as u32,
+        };
         let of_b = if OF_B { b_bytes(R) as u32 } else { 0 };
         let full = self.full(stage);
         full.arrive_expect_tx(of_a + of_b);
@@ -136,6 +161,9 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = Self::B + stage as usize * b_bytes(R);
+        if self.cluster() != 0 {
+            return self.fill_shared_b(to, tile, k, full);
+        }
         let (column, k, product) = (tile.column as i32, k as i32, (tile.product * self.shape.b_step) as i32);
         // SAFETY (of both): as in `fill_a`.
         if !self.b_lies_along_n() {
@@ -145,6 +173,34 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             for i in 0..tile_n(R) / wide {
                 let at = [column + (wide * i) as i32, k, product];
                 unsafe { self.b.load(self.operands(to + i * wide * LINE), at, full) };
+            }
+        }
+    }
+
+    /// The same, of which each block of a cluster copies its part for all: so many of the lines, or, where these lie along n, of the
+    /// elements along k.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn fill_shared_b(&self, to: usize, tile: Tile, k: u32, full: Mbarrier) {
+        let (log, product) = (self.cluster(), (tile.product * self.shape.b_step) as i32);
+        let all = ((1u32 << (1 << log)) - 1) as u16;
+        // SAFETY (of both): as in `fill_a`, of all blocks of the cluster: they have given the stage back to this one, too. Their
+        // barriers are there, and are told of the bytes in the phase that these complete, which a block's own arrival ends.
+        if !self.b_lies_along_n() {
+            let lines = tile_n(R) as u32 >> log;
+            let (line, first) = (tile.column + self.rank * lines, self.rank * lines * LINE as u32);
+            let to = self.operands(to + first as usize);
+            unsafe { self.b.load_multicast(to, [k as i32, line as i32, product], full, all) };
+        } else {
+            let wide = b_box(R);
+            let lines = Self::TILE_K >> log;
+            let (k, first) = (
+                k + self.rank * lines,
+                self.rank * lines * (wide * size_of::<E>()) as u32,
+            );
+            for i in 0..tile_n(R) / wide {
+                let at = [(tile.column + (wide * i) as u32) as i32, k as i32, product];
+                let to = self.operands(to + first as usize + i * wide * LINE);
+                unsafe { self.b.load_multicast(to, at, full, all) };
             }
         }
     }
