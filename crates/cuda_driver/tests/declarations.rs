@@ -292,7 +292,7 @@ fn attributes_of_nodes_have_room() {
         align_of::<sys::CUkernelNodeAttrValue>(),
         align_of::<raw::CUkernelNodeAttrValue>()
     );
-    assert_eq!(std::mem::offset_of!(sys::CUkernelNodeAttrValue, cooperative), 0);
+    assert_eq!(std::mem::offset_of!(sys::CUkernelNodeAttrValue, words), 0);
     assert_eq!(std::mem::offset_of!(raw::CUkernelNodeAttrValue, cooperative), 0);
 }
 
