@@ -171,7 +171,7 @@ fn tiles_of_all_widths() {
     let stream = device.default_stream();
     for width in [64, 128, 192, 256] {
         let columns = width * device.properties().multiprocessors as usize - 8;
-        let (a, b) = (stack::<bf16>((1, 8, 72), 7), stack::<bf16>((1, 72, columns), 8));
+        let (a, b) = (stack::<bf16>((1, 72, 72), 7), stack::<bf16>((1, 72, columns), 8));
         let (x, y) = (Operand::new(stream, &a, true), Operand::new(stream, &b, false));
         let product = x.view().batched_matmul(&y.view()).unwrap().to_ndarray().unwrap();
         let none = (1.0, 0.0, 0.0);
@@ -229,6 +229,12 @@ fn clusters_of_blocks() {
         scales,
         "a residual",
     );
+    // As many tiles as an H100 or H200 has room for in clusters.
+    if crate::common::device().properties().tensor_cores == Some((9, 0)) {
+        let gpu = crate::common::device();
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [904, 1000, 392]);
+        check_orders_on::<f16>(vec![gpu.clone()], [1, 1], [20, 1000, 1096]);
+    }
 }
 
 /// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.

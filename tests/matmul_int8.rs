@@ -95,7 +95,7 @@ fn tiles_of_all_widths() {
     let stream = device.default_stream();
     for width in [64, 128, 256] {
         let columns = width * device.properties().multiprocessors as usize - 8;
-        let (a, b) = (stack((1, 8, 144), 7), stack((1, 144, columns), 8));
+        let (a, b) = (stack((1, 72, 144), 7), stack((1, 144, columns), 8));
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),
             DeviceArray::from_ndarray(stream, &b).unwrap(),

@@ -278,10 +278,10 @@ fn tiles_of_all_widths() {
         (8, 64, false),
         (8, 64, true),
         (100, 64, false),
-        (8, 128, false),
-        (8, 192, false),
-        (8, 192, true),
-        (8, 256, true),
+        (72, 128, false),
+        (72, 192, false),
+        (72, 192, true),
+        (72, 256, true),
     ];
     for (m, width, fast) in widths {
         let n = width * device.properties().multiprocessors as usize - 8;

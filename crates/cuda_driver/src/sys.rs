@@ -272,7 +272,7 @@ pub struct CudaKernelNodeParams {
 
 /// What is told of a launch in a graph (`CUkernelNodeAttrValue`, as large as later drivers have it).
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct CUkernelNodeAttrValue {
     /// Whether all blocks run at a time, 1 or 0; or the extents of a cluster along x, y and z, in blocks. Zeros behind that: room for
     /// the values of other attributes.

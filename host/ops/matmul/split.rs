@@ -62,7 +62,10 @@ pub(super) fn best_rows(shape: &GemmShape, element: usize, registers: usize, mul
             .div_ceil(multiprocessors);
         (rows, turns.saturating_mul(steps).saturating_mul(step))
     };
-    let whole = cycles(TILE_M, step_cycles(columns, element));
+    let step = step_cycles(columns, element);
+    // Copies of lines that are not there take longer than those of others, and these tiles have all of theirs copied.
+    let is_short = element <= 2 && shape.m <= HALF_TILE_M;
+    let whole = cycles(TILE_M, if is_short { step * 3 / 2 } else { step });
     let half = cycles(HALF_TILE_M, HALF_STEP_CYCLES);
     let has_half = registers == 32 && steps > 1;
     if has_half && half.1 < whole.1 { half } else { whole }
