@@ -279,17 +279,17 @@ impl Context<'_> {
     unsafe fn meet(&self, exchange: Exchange, part: Part, deliver: impl FnOnce(&Warp, u32, Exchange)) {
         let thread = self.linear();
         let (warp, lane) = (self.warp(thread), thread % 32);
-        if !warp.admits(lane, exchange) {
-            self.refuse_exchange(exchange);
-        }
+        let Some(met) = warp.admit(lane, exchange) else {
+            self.refuse_exchange(exchange)
+        };
         if part.from >= 32 || exchange.mask >> part.from & 1 == 0 {
             self.refuse_source(exchange, part.from);
         }
-        // SAFETY: what `part` points to is there until `suspend` returns, when the
-        // lane is ready again. If `suspend` unwinds instead, the block is stopped;
+        // SAFETY: the lane was just admitted, and what `part` points to is there until
+        // `suspend` returns, when the lane is ready again. If `suspend` unwinds instead, the block is stopped;
         // `unwinds` then keeps all its threads from coming here, and the next
         // block resets the warp.
-        if !unsafe { warp.give(lane, exchange, part, deliver) } {
+        if !unsafe { warp.give(lane, exchange, met, part, deliver) } {
             self.suspend();
         }
     }

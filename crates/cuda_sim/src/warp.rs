@@ -109,6 +109,14 @@ impl Exchange {
     }
 }
 
+/// Who has come to an exchange.
+#[derive(Clone, Copy)]
+pub(crate) struct Met {
+    /// The first of them.
+    leader: Option<u32>,
+    lanes: u32,
+}
+
 /// What a lane brings to an exchange, and where it wants what it gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
@@ -232,25 +240,35 @@ impl Warp {
             .find(|(_, waiter)| waiter.exchange.mask >> lane & 1 != 0)
     }
 
-    /// Whether `lane` may take part in `exchange` now.
+    /// Whom `lane` meets in `exchange`, if it may take part in it now.
     #[inline(always)]
-    pub(crate) fn admits(&self, lane: u32, exchange: Exchange) -> bool {
-        let mask = exchange.mask;
+    pub(crate) fn admit(&self, lane: u32, exchange: Exchange) -> Option<Met> {
+        let (mask, met) = (exchange.mask, self.met(exchange));
         let absent = mask & (!self.live.get() | self.at_barrier.get());
-        let elsewhere = mask & self.exchanging.get() & !self.met(exchange).1;
-        mask >> lane & 1 != 0 && absent == 0 && (elsewhere == 0 || self.circle(lane, elsewhere).is_none())
+        let elsewhere = mask & self.exchanging.get() & !met.lanes;
+        let admitted =
+            mask >> lane & 1 != 0 && absent == 0 && (elsewhere == 0 || self.circle(lane, elsewhere).is_none());
+        admitted.then_some(met)
     }
 
-    /// The leader of this exchange and the lanes that have come to it.
+    /// The lanes that have come to this exchange. Nearly always the first one that waits has, or nobody waits: a loop that is
+    /// inlined finds that by a comparison.
     #[inline(always)]
-    fn met(&self, exchange: Exchange) -> (Option<u32>, u32) {
-        lanes(exchange.mask & self.exchanging.get())
-            .filter_map(|lane| self.waiters[lane as usize].get())
-            .find(|waiter| waiter.exchange.same(exchange))
-            .map_or((None, 0), |waiter| {
-                let leader = waiter.leader;
-                (Some(leader), self.met[leader as usize].get())
-            })
+    fn met(&self, exchange: Exchange) -> Met {
+        for lane in lanes(exchange.mask & self.exchanging.get()) {
+            if let Some(Waiter {
+                exchange: other,
+                leader,
+            }) = self.waiters[lane as usize].get()
+                && other.same(exchange)
+            {
+                return Met {
+                    leader: Some(leader),
+                    lanes: self.met[leader as usize].get(),
+                };
+            }
+        }
+        Met { leader: None, lanes: 0 }
     }
 
     /// Whoever of `elsewhere` waits, be it by way of others, for `lane`.
@@ -274,7 +292,7 @@ impl Warp {
     pub(crate) fn refusal(&self, lane: u32, exchange: Exchange) -> Refusal {
         let mask = exchange.mask;
         let first = |mask| lanes(mask).next();
-        let elsewhere = mask & self.exchanging.get() & !self.met(exchange).1;
+        let elsewhere = mask & self.exchanging.get() & !self.met(exchange).lanes;
         if mask >> lane & 1 == 0 {
             Refusal::NotInMask
         } else if let Some(other) = first(mask & !self.exists) {
@@ -288,16 +306,17 @@ impl Warp {
         }
     }
 
-    /// Lane `lane`, admitted before, gives its value; whether it was the last one
-    /// of the exchange. Then `deliver` has written what all lanes want, and the
-    /// others are ready; if not, the lane is entered as waiting.
+    /// Lane `lane`, [admitted](Self::admit) to those that it meets, gives its value;
+    /// whether it was the last one of the exchange. Then `deliver` has written what all
+    /// lanes want, and the others are ready; if not, the lane is entered as waiting.
     ///
     /// # Safety
     ///
     /// Until the lane is ready again or the warp is reset, `part` points to so many
     /// bytes as the exchange has and to room, which is nobody else's, for what the
     /// lane [gets](Gets): as many, 32 times as many, or those of the second type;
-    /// `from` is in the mask. A value whose type the exchange names is of that
+    /// `from` is in the mask. No thread of the warp has run since the lane was
+    /// admitted to this exchange. A value whose type the exchange names is of that
     /// type. What `deliver` does is right where all parts are so, and lets no
     /// thread run.
     #[inline(always)]
@@ -305,13 +324,13 @@ impl Warp {
         &self,
         lane: u32,
         exchange: Exchange,
+        met: Met,
         part: Part,
         deliver: impl FnOnce(&Warp, u32, Exchange),
     ) -> bool {
         let mask = exchange.mask;
         self.parts[lane as usize].set(part);
-        let (leader, met) = self.met(exchange);
-        let (leader, met) = (leader.unwrap_or(lane), met | 1 << lane);
+        let (leader, met) = (met.leader.unwrap_or(lane), met.lanes | 1 << lane);
         if met != mask {
             self.waiters[lane as usize].set(Some(Waiter { exchange, leader }));
             self.met[leader as usize].set(met);
