@@ -414,18 +414,19 @@ fn batches<T: Value>() {
     }
 }
 
-/// More products than a grid has blocks along z. The simulated GPU, which takes long for so many blocks, only scales the
-/// results, each once.
+/// More products than a grid has blocks along z. On the simulated GPU, which takes long for so many, the library's own tests have
+/// grids of fewer.
 #[test]
 fn a_batch_beyond_the_grid() {
-    let k = if device().is_simulator() { 0 } else { 1 };
-    let a = Array3::from_shape_fn((65_537, 1, k), |(i, _, _)| i as i32);
-    let b = upload(&Array3::from_elem((1, k, 1), 3));
+    if gpu("a_batch_beyond_the_grid").is_none() {
+        return;
+    }
+    let a = Array3::from_shape_fn((65_537, 1, 1), |(i, _, _)| i as i32);
+    let b = upload(&Array3::from_elem((1, 1, 1), 3));
     let old = Array3::from_shape_fn((65_537, 1, 1), |(i, _, _)| 7 * i as i32 + 1);
     let mut got = upload(&old);
     got.batched_gemm(1, &upload(&a), &b, 2).unwrap();
-    let sums = Array3::from_shape_fn(old.dim(), |(i, _, _)| 3 * (k * i) as i32);
-    assert!(got.to_ndarray().unwrap() == 2 * old + sums);
+    assert!(got.to_ndarray().unwrap() == 2 * old + 3 * a);
 }
 
 /// `alpha · sum` is rounded, then `beta · old` is added in one step; without a `beta` there is no old value.

@@ -64,7 +64,6 @@ pub fn hopper_of(multiprocessors: u32, checks: Checks) -> Device {
 }
 
 /// The shared device, if it is a GPU; says that the test is left out otherwise.
-#[allow(dead_code, reason = "only tests of some features want it")]
 pub fn gpu(test: &str) -> Option<&'static Device> {
     let device = device();
     if device.is_simulator() {

@@ -25,6 +25,8 @@ pub struct Multiplication<'a, T, D> {
     pub(super) a: Ordered<'a, T, D>,
     pub(super) b: Ordered<'a, T, D>,
     pub(super) shape: GemmShape,
+    /// The most products of one grid: what a GPU has room for along z, and fewer in tests.
+    pub(super) grid: usize,
 }
 
 /// What `operation` wants of the shapes of its operands.
@@ -93,7 +95,12 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
             a: [of_a[0], of_a[1], of_a[2]],
             b: [of_b[0], of_b[2], of_b[1]],
         };
-        Ok(Self { a, b, shape })
+        Ok(Self {
+            a,
+            b,
+            shape,
+            grid: MAX_GRID_Z,
+        })
     }
 }
 
@@ -131,9 +138,9 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
     {
         let blocks = blocks(&self.shape, <T as Gemm<S>>::BLOCK_TILE);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        for first in (0..self.shape.batch).step_by(MAX_GRID_Z) {
+        for first in (0..self.shape.batch).step_by(self.grid) {
             let shape = GemmShape { first, ..self.shape };
-            let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
+            let products = (shape.batch - first).min(self.grid) as u32;
             let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
             let args = (
                 Words::of(&self.a),
@@ -401,7 +408,10 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
 
 #[cfg(test)]
 mod tests {
+    use ndarray::Array3;
+
     use super::*;
+    use crate::device::Device;
 
     fn size(batch: usize, m: usize, n: usize) -> usize {
         let shape = GemmShape {
@@ -423,5 +433,26 @@ mod tests {
         assert_eq!([size(1, 4096, 4096), size(1, 8192, 8192)], [0, 0]);
         assert_eq!([size(132, 128, 128), size(1000, 20, 20)], [0, 2]);
         assert_eq!(size(usize::MAX, usize::MAX, usize::MAX), 0);
+    }
+
+    /// Products beyond a grid are those of the next ones, each once, to the last grid, which is not whole.
+    #[test]
+    fn a_batch_has_as_many_grids_as_it_takes() {
+        assert_eq!(MAX_GRID_Z, cuda_sim::LIMITS.max_grid.z as usize);
+        let device = Device::simulator();
+        let stream = device.default_stream();
+        let upload = |array: &Array3<i32>| DeviceArray::from_ndarray(stream, array).unwrap();
+        let a = Array3::from_shape_fn((7, 2, 3), |(p, i, k)| (5 * p + 2 * i + k) as i32);
+        let b = Array3::from_shape_fn((7, 3, 4), |(p, k, j)| (p * j) as i32 - k as i32);
+        let old = Array3::from_shape_fn((7, 2, 4), |(p, i, j)| (9 * p + i + j) as i32);
+        let (x, y, mut out) = (upload(&a), upload(&b), upload(&old));
+        let mut products = Multiplication::new("products", &x, &y, Some(&out)).unwrap();
+        products.grid = 3;
+        products.run(stream, &mut out, &Finish::scale(1, 2)).unwrap();
+        let wanted = Array3::from_shape_fn(old.dim(), |(p, i, j)| {
+            let sum: i32 = (0..3).map(|k| a[[p, i, k]] * b[[p, k, j]]).sum();
+            sum + 2 * old[[p, i, j]]
+        });
+        assert_eq!(out.to_ndarray().unwrap(), wanted);
     }
 }

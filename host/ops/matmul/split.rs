@@ -142,6 +142,7 @@ impl Cut {
             a: Ordered::AsIs(left.laid_out(Ix3(batch, m, k), a.to_vec())),
             b: Ordered::AsIs(right.laid_out(Ix3(batch, k, n), vec![b[0], b[2], b[1]])),
             shape,
+            grid: product.grid,
         }
     }
 
