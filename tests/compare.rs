@@ -70,7 +70,7 @@ fn check<T: Number + ops::Number + PartialOrd>(a: &[T], b: &[T], scalar: T) {
 
 /// Every length, every special value with every other, equal values, and broadcast operands.
 fn every_comparison<T: Number + ops::Number + PartialOrd>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T>()).into_iter().filter(|&len| len < 50_000)) {
+    for (seed, len) in (1..).zip(lengths(tile_len::<T>())) {
         let (a, mut b) = (random::<T>(len, seed), random::<T>(len, seed + 100));
         for (b, &a) in b.iter_mut().zip(&a).step_by(3) {
             *b = a;

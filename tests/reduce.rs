@@ -47,7 +47,7 @@ fn depth<T, A>(n: usize) -> f64 {
     RowPlan::new::<T>(1, n, n as u64).depth::<T, A>() as f64
 }
 
-/// The lengths of [`lengths`], those around the limit of short rows, and one of several chunks of several tiles.
+/// The lengths of [`lengths`], and those around the limit of short rows.
 fn row_lengths<T>() -> Vec<usize> {
     let mut lengths = lengths(tile_len::<T>());
     lengths.extend([4, 5, 17, 63, 64, 65, SHORT - 1, SHORT, SHORT + 1]);

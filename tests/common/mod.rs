@@ -130,7 +130,8 @@ pub fn random<T: Number>(len: usize, seed: u64) -> Vec<T> {
     (0..len).map(|_| T::random(&mut rng)).collect()
 }
 
-/// Lengths around every boundary of warps, blocks and tiles of `tile` elements, and a prime of many tiles.
+/// Lengths around every boundary of warps, blocks and tiles of `tile` elements, and one of several tiles: with blocks of a quarter of
+/// one, as reductions have, so many that a tree of two levels is above them, but of bytes.
 pub fn lengths(tile: usize) -> Vec<usize> {
     vec![
         0,
@@ -145,7 +146,7 @@ pub fn lengths(tile: usize) -> Vec<usize> {
         tile,
         tile + 1,
         2 * tile + 7,
-        99_991,
+        (5 * tile + 97).min(99_991),
     ]
 }
 
