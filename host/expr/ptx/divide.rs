@@ -71,49 +71,66 @@ pub(super) fn by_one(
 ) -> Result<Vec<Register>, Malformed> {
     let reciprocal = writer.new_word("rcp.rn.f32", divisor);
     let negative = writer.new_word("neg.f32", reciprocal);
-    let mut is_any = is_beyond(divisor, DIVISORS, writer);
-    let mut or = |opcode: &str, operands: String, writer: &mut Writer| {
-        let is_one = writer.new_predicate(opcode, operands);
-        is_any = writer.new_predicate("or.pred", format_args!("{is_any}, {is_one}"));
+    let is_beyond_all = is_beyond(divisor, DIVISORS, writer);
+    let results: Vec<Register> = numerators
+        .iter()
+        .map(|&numerator| quotient(numerator, divisor, [reciprocal, negative], writer))
+        .collect();
+    // There already where they are right: what is rare writes them once more.
+    let give = |_: &mut Writer| Ok(());
+    let each = |writer: &mut Writer| one_by_one(numerators, &results, &divide, writer);
+    let of_exponentials = |writer: &mut Writer| {
+        let is_any = is_beyond(divisor, [DIVISORS[0], BEYOND_OF_SMALL], writer);
+        let small = |numerator, writer: &mut Writer| Ok(small(numerator, divisor, [reciprocal, negative], writer));
+        let divided = |writer: &mut Writer| one_by_one(numerators, &results, small, writer);
+        writer.usual_or_any(is_any, divided, each)
     };
-    let mut quotients = Vec::with_capacity(numerators.len());
-    for &numerator in numerators {
+    let is_rare = match known {
+        Numerators::Any => None,
+        Numerators::Exponentials => writer.noted_rare(numerators[0]),
+    };
+    match is_rare {
+        // Those that are rare may be 0, as masked ones are, of which the quotient is right.
+        Some(is_rare) => {
+            let is_any = or(is_beyond_all, &[is_rare], writer);
+            let rare = |writer: &mut Writer| {
+                let is_any = or(is_beyond_all, &are_small(numerators, known, writer), writer);
+                writer.usual_or_any(is_any, give, of_exponentials)
+            };
+            writer.usual_or_any(is_any, give, rare)?;
+        }
+        None => {
+            let small = are_small(numerators, Numerators::Any, writer);
+            let is_nan = |both: &[Register], writer: &mut Writer| {
+                writer.new_predicate("setp.nan.f32", format_args!("{}, {}", both[0], both[both.len() - 1]))
+            };
+            let nan: Vec<Register> = results.chunks(2).map(|both| is_nan(both, writer)).collect();
+            let is_any = or(is_beyond_all, &[small, nan].concat(), writer);
+            writer.usual_or_any(is_any, give, each)?;
+        }
+    }
+    Ok(results)
+}
+
+/// Of each of these numbers whether it is small, and not 0.
+fn are_small(numerators: &[Register], known: Numerators, writer: &mut Writer) -> Vec<Register> {
+    let is_small = |&numerator: &Register| {
         // Zero becomes the greatest of all.
         let (bits, least) = match known {
             Numerators::Any => (writer.new_word("shl.b32", format_args!("{numerator}, 1")), NUMERATORS),
             Numerators::Exponentials => (numerator, NUMERATORS / 2),
         };
         let below = writer.new_word("sub.s32", format_args!("{bits}, 1"));
-        or("setp.lt.u32", format!("{below}, {}", least - 1), writer);
-        quotients.push(quotient(numerator, divisor, [reciprocal, negative], writer));
-    }
-    if known == Numerators::Any {
-        for both in quotients.chunks(2) {
-            or("setp.nan.f32", format!("{}, {}", both[0], both[both.len() - 1]), writer);
-        }
-    }
-    let results: Vec<Register> = quotients.iter().map(|_| writer.word()).collect();
-    let give = |quotients: &[Register], writer: &mut Writer| {
-        let both = results.iter().zip(quotients);
-        both.for_each(|(result, quotient)| writer.line(format_args!("mov.b32 {result}, {quotient}")));
-        Ok(())
+        writer.new_predicate("setp.lt.u32", format_args!("{below}, {}", least - 1))
     };
-    let each = |writer: &mut Writer| one_by_one(numerators, &results, &divide, writer);
-    writer.usual_or_any(
-        is_any,
-        |writer| give(&quotients, writer),
-        |writer| match known {
-            Numerators::Any => each(writer),
-            Numerators::Exponentials => {
-                let is_any = is_beyond(divisor, [DIVISORS[0], BEYOND_OF_SMALL], writer);
-                let small =
-                    |numerator, writer: &mut Writer| Ok(small(numerator, divisor, [reciprocal, negative], writer));
-                let divided = |writer: &mut Writer| one_by_one(numerators, &results, small, writer);
-                writer.usual_or_any(is_any, divided, each)
-            }
-        },
-    )?;
-    Ok(results)
+    numerators.iter().map(is_small).collect()
+}
+
+/// Whether one of these predicates holds.
+fn or(first: Register, rest: &[Register], writer: &mut Writer) -> Register {
+    rest.iter().fold(first, |any, one| {
+        writer.new_predicate("or.pred", format_args!("{any}, {one}"))
+    })
 }
 
 /// Whether a divisor is none of those from the bits of the first to those ahead of the second: negative, or NaN, too.

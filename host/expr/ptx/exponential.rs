@@ -33,6 +33,9 @@ const PLAIN_ROUNDER: f32 = 12_582_912.0;
 /// The largest numbers, and the smallest, of which the results are normal.
 const MOST: f32 = 87.0;
 
+/// The least number that is not rare: its result is above 2^−100, so that [quotients](super::divide) of it are usual ones.
+const LEAST: f32 = -69.0;
+
 /// −ln 2 in two parts.
 const LN_2: [f32; 2] = [-core::f32::consts::LN_2, 1.904_654_2e-9];
 
@@ -84,6 +87,25 @@ pub(super) fn exponential(x: Register, writer: &mut Writer) -> Register {
     let raised = writer.new_word("mul.rn.f32", format_args!("{p}, {power}"));
     let lowering = bits(f32::from_bits(((127 - RAISED) as u32) << 23));
     writer.new_word("mul.rn.f32", format_args!("{raised}, {lowering}"))
+}
+
+/// e^x of each of these numbers, which are not positive, or NaN. The writer has noted where one of several is [rare](LEAST).
+pub(super) fn exponentials_of_differences(numbers: &[Register], writer: &mut Writer) -> Vec<Register> {
+    let is_rare = |number: &Register, writer: &mut Writer| {
+        writer.new_predicate("setp.ltu.f32", format_args!("{number}, {}", bits(LEAST)))
+    };
+    let [first, rest @ ..] = numbers else { return Vec::new() };
+    if rest.is_empty() {
+        return vec![exponential(*first, writer)];
+    }
+    let mut is_any = is_rare(first, writer);
+    for number in rest {
+        let own = is_rare(number, writer);
+        is_any = writer.new_predicate("or.pred", format_args!("{is_any}, {own}"));
+    }
+    let results: Vec<Register> = numbers.iter().map(|&number| exponential(number, writer)).collect();
+    writer.note_rare(results[0], is_any);
+    results
 }
 
 /// e^x of each of these numbers; `call` calls the function of any number.

@@ -9,7 +9,7 @@
 
 use cuda_std::scalar::ScalarType;
 
-use super::exponential::{exponential, of_difference};
+use super::exponential::{exponentials_of_differences, of_difference};
 use super::reduce::is_maximum;
 use super::writer::{Register, Writer};
 use crate::backend::DeviceFnInfo;
@@ -25,7 +25,7 @@ pub(super) enum Operation {
     Round(ScalarType, Value),
     /// Of two floats of this type, the result too.
     Binary(ScalarType, Binary, [Value; 2]),
-    /// [`exponential`].
+    /// [`exponentials_of_differences`].
     Exponential(Value),
 }
 
@@ -83,7 +83,7 @@ impl Operation {
         )
     }
 
-    /// Whether it is an [`exponential`].
+    /// Whether it is an exponential.
     #[cfg(test)]
     pub(super) fn is_exponential(&self) -> bool {
         matches!(self, Self::Exponential(_))
@@ -101,7 +101,10 @@ impl Operation {
     pub(super) fn write(self, count: usize, arguments: &[&[Register]], writer: &mut Writer) -> Vec<Register> {
         let at = |argument: usize, k: usize| arguments[argument][if arguments[argument].len() == 1 { 0 } else { k }];
         match self {
-            Self::Exponential(_) => (0..count).map(|k| exponential(at(0, k), writer)).collect(),
+            Self::Exponential(_) => {
+                let differences: Vec<Register> = (0..count).map(|k| at(0, k)).collect();
+                exponentials_of_differences(&differences, writer)
+            }
             Self::Widen(float, _) => (0..count).map(|k| widen(float, at(0, k), writer)).collect(),
             Self::Round(ScalarType::Bf16, _) if count.is_multiple_of(2) => {
                 let pair = |k: usize| {

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Write};
 use std::mem;
 
 use cuda_std::scalar::ScalarType;
+use rustc_hash::FxHashMap;
 
 /// A register of the kernel's. Bodies of functions have none of these names: [`link`](super::link) checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,9 +68,21 @@ pub(super) struct Writer {
     /// The functions that were inlined.
     copies: u32,
     locals: Vec<String>,
+    /// Predicates, by the first of the numbers of which each says whether one is rare.
+    rare_of: FxHashMap<Register, Register>,
 }
 
 impl Writer {
+    /// Notes that the predicate `is_rare` holds where one of several numbers is rare, the first of which is this one.
+    pub(super) fn note_rare(&mut self, first: Register, is_rare: Register) {
+        self.rare_of.insert(first, is_rare);
+    }
+
+    /// What was noted of these numbers.
+    pub(super) fn noted_rare(&self, first: Register) -> Option<Register> {
+        self.rare_of.get(&first).copied()
+    }
+
     pub(super) fn half(&mut self) -> Register {
         self.halves += 1;
         Register::Half(self.halves - 1)

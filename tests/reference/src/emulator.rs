@@ -45,6 +45,8 @@ enum Action {
     ShuffleButterfly,
     Load(Space, Shape),
     Store(Space, Shape),
+    /// What only a cache notices.
+    Nothing,
     /// A device function, by its number.
     Native(usize),
     /// A number's halves, of so many bits.
@@ -282,6 +284,7 @@ impl<'a> Emulator<'a> {
                     thread.set(to, loaded);
                 }
             }
+            Action::Nothing => {}
             Action::Native(number) => {
                 let mut values = [0u64; MAX_ARGUMENTS];
                 for (value, &operand) in values.iter_mut().zip(&operands[1..]) {
@@ -361,6 +364,7 @@ impl Action {
             "shfl.sync.down.b32" => Self::ShuffleDown,
             "shfl.sync.idx.b32" => Self::ShuffleTo,
             "shfl.sync.bfly.b32" => Self::ShuffleButterfly,
+            "applypriority.global.L2::evict_normal" => Self::Nothing,
             _ if opcode.starts_with("st.") => Self::Store(Space::of(opcode), Shape::of(opcode)),
             _ if opcode.starts_with("ld.") => Self::Load(Space::of(opcode), Shape::of(opcode)),
             "mov.b64" if is_split => Self::Split(32),
@@ -439,6 +443,13 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
             of_f32(words, |[a, b, _]| {
                 extreme(a, b, a < b || a == b && a.is_sign_negative())
             })
+        },
+        ("createpolicy.fractional.L2::evict_last.b64" | "createpolicy.fractional.L2::evict_normal.b64", 1) => |_| 0,
+        ("sub.s64", 2) => |[a, b, _]| a.wrapping_sub(b),
+        ("and.b64", 2) => |[a, b, _]| a & b,
+        ("setp.ltu.f32", 2) => |[a, b, _]| {
+            let (a, b) = (f32_of(a), f32_of(b));
+            u64::from(a < b || a.is_nan() || b.is_nan())
         },
         ("setp.gtu.f32", 2) => |[a, b, _]| {
             let (a, b) = (f32_of(a), f32_of(b));
