@@ -182,6 +182,7 @@ impl<'s, 'a> Reducing<'s, 'a> {
         self.steps.program.reduce = Some(Reduce {
             form,
             is_row: self.is_row,
+            in_parts: parts.0 > 1,
             is_whole: row_len.is_multiple_of(step) && (parts.0 == 1 || parts.1.is_multiple_of(step)),
         });
         let axes = match form {

@@ -104,6 +104,8 @@ pub(crate) struct Reduce {
     pub form: Form,
     /// Whether each output has a number for each row, or else one for each element.
     pub is_row: Vec<bool>,
+    /// Whether rows are combined in parts, each by a block.
+    pub in_parts: bool,
     /// Whether every thread has as many elements of each part of a row as [`Form::step`] says, again and again.
     pub is_whole: bool,
 }

@@ -208,12 +208,14 @@ impl Folding<'_> {
         writer: &mut Writer,
     ) -> Result<(), Malformed> {
         let kernel = self.kernel;
-        let (_, part) = self.number_of_part(writer);
-        let (rows, columns) = (
-            kernel.word(kernel.block.rows, writer),
-            kernel.word(kernel.block.columns, writer),
-        );
-        let before = writer.new_word("mad.lo.s32", format_args!("{part}, {rows}, {number}"));
+        let columns = kernel.word(kernel.block.columns, writer);
+        let before = match self.number_of_part(writer) {
+            Some((_, part)) => {
+                let rows = kernel.word(kernel.block.rows, writer);
+                writer.new_word("mad.lo.s32", format_args!("{part}, {rows}, {number}"))
+            }
+            None => number,
+        };
         row.first = Some(writer.new_word("mul.lo.s32", format_args!("{before}, {columns}")));
         let zero = writer.new_double("mov.b64", 0);
         row.coordinates.insert(0, zero);

@@ -110,6 +110,11 @@ impl<'a> Folding<'a> {
     fn part(&self, writer: &mut Writer) -> (Register, Register) {
         let reduce = &self.kernel.block.reduce;
         let part = writer.new_word("mov.u32", "%ctaid.y");
+        if !self.reduce.in_parts {
+            // It begins at 0, as its number: were that a constant, ptxas would have a thread's loads right behind each other,
+            // which takes longer.
+            return (part, self.kernel.word(reduce.length, writer));
+        }
         let len = self.kernel.word(reduce.part_len, writer);
         let begin = writer.new_word("mul.lo.s32", format_args!("{part}, {len}"));
         let sum = writer.new_word("add.s32", format_args!("{begin}, {len}"));
@@ -202,13 +207,16 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// How many parts a row has, and which one the block has.
-    fn number_of_part(&self, writer: &mut Writer) -> (Register, Register) {
+    /// How many parts a row has, and which one the block has, if it has several.
+    fn number_of_part(&self, writer: &mut Writer) -> Option<(Register, Register)> {
+        if !self.reduce.in_parts {
+            return None;
+        }
         let reduce = &self.kernel.block.reduce;
         let parts = self.kernel.word(reduce.parts, writer);
         let first = self.kernel.word(reduce.first_part, writer);
         let part = writer.new_word("mov.u32", "%ctaid.y");
-        (parts, writer.new_word("add.s32", format_args!("{part}, {first}")))
+        Some((parts, writer.new_word("add.s32", format_args!("{part}, {first}"))))
     }
 }
 

@@ -432,8 +432,10 @@ impl Folding<'_> {
         if outputs.is_empty() {
             return Ok(());
         }
-        let (parts, part) = self.number_of_part(writer);
-        let number = writer.new_word("mad.lo.s32", format_args!("{}, {parts}, {part}", place.number));
+        let number = match self.number_of_part(writer) {
+            Some((parts, part)) => writer.new_word("mad.lo.s32", format_args!("{}, {parts}, {part}", place.number)),
+            None => place.number,
+        };
         for output in outputs {
             let step = usize::from(self.kernel.program.outputs[output]);
             let ty = self.kernel.program.types[step];
