@@ -16,7 +16,7 @@ use super::graph::walk::{Depth, walk};
 use super::graph::{Array, Elements, Kind, Node};
 use super::plan;
 use super::plan::run::{Runner, Source, uninit_shape};
-use super::program::lower::Lowered;
+use super::program::lower::{Lowered, bytes_of};
 use super::program::{Form, Value as Number};
 use super::value::Value;
 use crate::device::Properties;
@@ -148,7 +148,7 @@ impl Runner for Explained {
             Source::Array(array) => bytes_of(ty, array.shape(), array.strides()),
             Source::Elements(lowered, _) => {
                 how = " of elements that it computes";
-                read_by(lowered)
+                lowered.read()
             }
         });
         let read: usize = read.sum();
@@ -241,21 +241,7 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
             _ => elements * bytes(value),
         })
         .sum();
-    format!("{by}{parts}{reductions}: {}", moved(read_by(lowered), written, device))
-}
-
-/// The bytes of a program's inputs, each element once.
-fn read_by(lowered: &Lowered<'_>) -> usize {
-    let inputs = lowered.program.inputs.iter().zip(&lowered.strides);
-    inputs
-        .map(|(input, strides)| bytes_of(input.ty, &lowered.lengths, strides))
-        .sum()
-}
-
-/// The bytes of elements that lie so, each once.
-fn bytes_of(ty: ScalarType, lengths: &[usize], strides: &[isize]) -> usize {
-    let lengths = lengths.iter().zip(strides).filter(|(_, stride)| **stride != 0);
-    ty.bytes() * lengths.map(|(length, _)| length).product::<usize>()
+    format!("{by}{parts}{reductions}: {}", moved(lowered.read(), written, device))
 }
 
 /// So many bytes, with the time that the device's memory takes for them.

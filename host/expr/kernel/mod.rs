@@ -195,6 +195,7 @@ fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
         lengths: lowered.lengths.clone(),
         strides: lowered.strides.clone(),
         parts: lowered.parts,
+        cache: lowered.cache,
     }
 }
 
@@ -294,6 +295,7 @@ impl Piece<'_> {
             strides: &lowered.strides,
             first: self.first,
             parts: self.parts,
+            cache: lowered.cache,
         };
         let config = ptx::config(&lowered.program, &self.lengths, self.parts);
         (ptx::parameters(&lowered.program, &arguments), config)

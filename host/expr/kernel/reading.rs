@@ -61,6 +61,7 @@ impl Reading {
                 first: 0,
                 launched: 1,
             },
+            cache: 0,
         };
         let block = ptx::reading_parameters(program, &arguments);
         params.push(block.as_ptr().cast());
@@ -135,6 +136,7 @@ pub(in crate::expr) unsafe fn apply(
     let mut lowered = without_arrays(lowered);
     // The text is one for all: the reader has its own threads.
     lowered.program.vectors = Vectors::Any;
+    lowered.program.streamed = Vec::new();
     let reading = Reading { lowered };
     let bytes = shape.iter().product::<usize>() * ty.bytes();
     let elements = Read {

@@ -81,6 +81,9 @@ pub(crate) struct Program {
     /// How many vectors each thread has, where that is known of all of them.
     pub vectors: Vectors,
     pub inputs: Vec<Input>,
+    /// Inputs whose lines the second-level cache [evicts last](mod@crate::expr::ptx::stream). They lie in C order, and blocks go
+    /// through them in that order.
+    pub streamed: Vec<u16>,
     pub scalars: Vec<ScalarType>,
     pub functions: Vec<&'static DeviceFnInfo>,
     pub steps: Vec<Step>,

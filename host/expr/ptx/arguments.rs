@@ -60,6 +60,8 @@ pub(in crate::expr) struct Arguments<'a> {
     pub first: usize,
     /// The parts of rows that are combined each for itself.
     pub parts: Parts,
+    /// Bytes of the second-level cache, where inputs are [streamed](Program::streamed).
+    pub cache: usize,
 }
 
 /// Parts of rows, the last of which may be shorter.
@@ -141,7 +143,8 @@ pub(super) fn spread_len(program: &Program) -> usize {
     vector_len(program).min(SPREAD)
 }
 
-/// Offsets in the block of parameters. Everything has 8 bytes or a multiple.
+/// Offsets in the block of parameters. What most kernels want before their first load comes first: a GPU fetches parameters by
+/// lines of 64 bytes, each of which keeps the kernel waiting.
 pub(super) struct Block {
     outputs: usize,
     inputs: usize,
@@ -164,6 +167,10 @@ pub(super) struct Block {
     middle: usize,
     /// Of reductions.
     pub reduce: ReduceBlock,
+    /// Of streamed inputs: the first of the blocks that [give priorities back](super::stream): u32.
+    pub last_blocks: usize,
+    /// And how many bytes before: u64, of each input, if it is streamed.
+    back: Vec<Option<usize>>,
     /// The size of it all.
     pub size: usize,
 }
@@ -189,19 +196,8 @@ impl Block {
     pub(super) fn new(program: &Program) -> Self {
         let outputs = program.outputs.len();
         let inputs = outputs + program.inputs.len();
-        let first = 8 * (inputs + program.scalars.len());
         let outer = usize::from(program.axes) - 1;
-        let groups = first + 24;
-        let middle = groups + if outer == 0 { 0 } else { EXTENT };
-        let mut size = middle + EXTENT * outer.saturating_sub(1);
-        let reduce = ReduceBlock {
-            start: size,
-            length: size + 8,
-            part_len: size + 12,
-            parts: size + 16,
-            first_part: size + 20,
-        };
-        size += if program.reduce.is_some() { 24 } else { 0 };
+        let mut size = 8 * (inputs + program.scalars.len());
         let mut strides = Vec::with_capacity(program.inputs.len());
         for input in &program.inputs {
             strides.push(size);
@@ -211,20 +207,49 @@ impl Block {
                 Layout::Strided | Layout::Turned => outer + 1,
             };
         }
+        let mut next = |bytes: usize| {
+            size += bytes;
+            size - bytes
+        };
+        let [columns, rows, lanes_log2, height_log2] = [(); 4].map(|()| next(4));
+        let words = if program.reduce.is_some() { 4 } else { 0 };
+        let [length, part_len, parts, first_part] = [(); 4].map(|()| next(words));
+        let groups = next(if outer == 0 { 0 } else { EXTENT });
+        let middle = next(EXTENT * outer.saturating_sub(1));
+        let first = next(8);
+        let start = next(2 * words);
+        let last_blocks = next(if program.streamed.is_empty() { 0 } else { 8 });
+        let mut back = vec![None; program.inputs.len()];
+        for &input in &program.streamed {
+            back[usize::from(input)] = Some(next(8));
+        }
         Self {
             outputs: 0,
             inputs: 8 * outputs,
             strides,
-            first,
-            columns: first + 8,
-            rows: first + 12,
-            lanes_log2: first + 16,
-            height_log2: first + 20,
+            columns,
+            rows,
+            lanes_log2,
+            height_log2,
             groups,
             middle,
-            reduce,
+            first,
+            reduce: ReduceBlock {
+                start,
+                length,
+                part_len,
+                parts,
+                first_part,
+            },
+            last_blocks,
+            back,
             size,
         }
+    }
+
+    /// Where a streamed input has how many bytes before priorities are given back.
+    pub(super) fn back(&self, input: usize) -> Option<usize> {
+        self.back[input]
     }
 
     pub(super) fn output(&self, number: usize) -> usize {
@@ -431,6 +456,18 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
         put(block.reduce.parts, &(count as u32).to_le_bytes());
         put(block.reduce.first_part, &(first as u32).to_le_bytes());
     }
+    if !program.streamed.is_empty() {
+        let (last_blocks, elements) = last_blocks(program, arguments);
+        put(block.last_blocks, &last_blocks.to_le_bytes());
+        for &input in &program.streamed {
+            let input = usize::from(input);
+            let back = elements * program.inputs[input].ty.bytes();
+            put(
+                block.back(input).expect("a streamed input"),
+                &(back as u64).to_le_bytes(),
+            );
+        }
+    }
     for (number, (input, strides)) in program.inputs.iter().zip(arguments.strides).enumerate() {
         let axes = match input.layout {
             Layout::Single => 0,
@@ -443,6 +480,22 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
         }
     }
     bytes
+}
+
+/// The first of the blocks that [give priorities back](super::stream), and of elements how many before their own. As many are
+/// theirs, of which streamed inputs have a quarter more than the cache.
+fn last_blocks(program: &Program, arguments: &Arguments<'_>) -> (u32, usize) {
+    let bytes = |&input: &u16| program.inputs[usize::from(input)].ty.bytes();
+    let of_element: usize = program.streamed.iter().map(bytes).sum();
+    let elements = (arguments.cache + arguments.cache / 4).div_ceil(of_element);
+    let all: usize = arguments.lengths.iter().product();
+    let blocks = config(program, arguments.lengths, arguments.parts).grid.x;
+    // Else some would be before the first one: all blocks load as usual.
+    if blocks < 3 || all < 3 * elements {
+        return (0, 0);
+    }
+    let last = (blocks as usize * elements).div_ceil(all);
+    (blocks - last as u32, elements)
 }
 
 /// The block of parameters of a kernel that [reads](super::reading()) the program's elements.
@@ -487,5 +540,82 @@ pub(super) fn least_blocks(form: Form) -> Option<u32> {
     match form {
         Form::Rows { held, .. } if usize::from(held) > GROUPS => Some((1 << MOST_LANES_LOG2) / block_threads(form)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_std::scalar::ScalarType;
+
+    /// The last blocks are there and read at least what the cache has, and so are the elements before theirs.
+    #[test]
+    fn priorities_are_given_back_for_as_much_as_the_cache_has() {
+        let program = |axes, reduce| Program {
+            axes,
+            aligned: true,
+            inputs: vec![
+                Input {
+                    ty: ScalarType::F32,
+                    layout: Layout::Rows
+                };
+                2
+            ],
+            streamed: vec![0, 1],
+            reduce,
+            ..Program::default()
+        };
+        let form = Form::Rows {
+            lanes_log2: 10,
+            held: 4,
+            looped: 0,
+        };
+        let rows = Reduce {
+            form,
+            is_row: vec![false],
+            in_parts: false,
+            is_whole: true,
+        };
+        let whole = Parts {
+            count: 1,
+            len: MOST,
+            first: 0,
+            launched: 1,
+        };
+        let cache = 1 << 20;
+        for lengths in [
+            vec![1 << 20],
+            vec![(1 << 19) + 4],
+            vec![2000, 1000],
+            vec![100, 16384],
+            vec![3, 1 << 18],
+            vec![2, 1 << 20],
+        ] {
+            let reduce = (lengths.len() > 1 && lengths[1] > 1000).then(|| rows.clone());
+            let program = program(lengths.len() as u8, reduce);
+            let arguments = Arguments {
+                outputs: &[],
+                inputs: &[0, 0],
+                scalars: &[],
+                lengths: &lengths,
+                strides: &[],
+                first: 0,
+                parts: whole,
+                cache,
+            };
+            let (first, back) = last_blocks(&program, &arguments);
+            let blocks = config(&program, &lengths, whole).grid.x;
+            let all: usize = lengths.iter().product();
+            if blocks < 3 {
+                assert_eq!((first, back), (0, 0), "{lengths:?}");
+                continue;
+            }
+            let before = first as usize * all / blocks as usize;
+            assert!(
+                first < blocks && before >= back,
+                "{lengths:?}: {first} of {blocks}, {back}"
+            );
+            assert!(8 * (all - before) >= cache && 8 * back >= cache, "{lengths:?}");
+        }
     }
 }

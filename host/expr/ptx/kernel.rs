@@ -7,10 +7,11 @@ use super::arguments::{
 };
 use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
-use super::link::{Linked, link};
+use super::link::{Least, Linked, link};
 use super::module::Module;
 use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
+use super::stream::Streaming;
 use super::turned::Turned;
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
@@ -35,20 +36,46 @@ pub(in crate::expr) fn kernel(
     capability: (u32, u32),
 ) -> Result<String, Malformed> {
     let modules = Module::parse_all(program, texts)?;
-    let operations = Operation::all(program, capability);
-    let has_extremes = has_extremes(program, capability);
-    let is_newer = has_extremes || operations.iter().flatten().any(Operation::is_newer);
-    let Linked { mut text, callees } = link(&program.functions, &modules, is_newer.then_some(AMPERE))?;
-    text += &entry(program, &callees, (&operations, has_extremes))?;
+    let newer = Newer::of(program, capability);
+    let Linked { mut text, callees } = link(&program.functions, &modules, newer.least())?;
+    text += &entry(program, &callees, &newer)?;
     Ok(text)
 }
 
-/// The entry alone, which applies these functions, has these operations, and [`extreme`]s if those are there.
-pub(super) fn entry(
-    program: &Program,
-    callees: &[Callee<'_>],
-    (operations, has_extremes): (&[Option<Operation>], bool),
-) -> Result<String, Malformed> {
+/// What a program's kernel has that not every GPU has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Newer {
+    pub operations: Vec<Option<Operation>>,
+    /// Whether there are [`extreme`](super::reduce)s.
+    has_extremes: bool,
+    /// Whether inputs are [streamed](Program::streamed).
+    has_streams: bool,
+}
+
+/// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
+pub(in crate::expr) const POLICIES: Least = ((8, 0), (7, 4));
+
+impl Newer {
+    pub(super) fn of(program: &Program, capability: (u32, u32)) -> Self {
+        Self {
+            operations: Operation::all(program, capability),
+            has_extremes: has_extremes(program, capability),
+            has_streams: !program.streamed.is_empty() && capability >= POLICIES.0,
+        }
+    }
+
+    /// What it takes, if it takes more than every GPU has.
+    fn least(&self) -> Option<Least> {
+        let is_newer = self.has_extremes || self.operations.iter().flatten().any(Operation::is_newer);
+        match self.has_streams {
+            true => Some(POLICIES),
+            false => is_newer.then_some(AMPERE),
+        }
+    }
+}
+
+/// The entry alone, which applies these functions, and has what is newer.
+pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) -> Result<String, Malformed> {
     let block = Block::new(program);
     if block.size > MOST_PARAMETERS {
         let reason = format!(
@@ -58,15 +85,19 @@ pub(super) fn entry(
         return Err(Malformed(reason));
     }
     let mut writer = Writer::default();
-    let kernel = Kernel {
+    let mut kernel = Kernel {
         program,
         block: &block,
         callees,
-        operations,
+        operations: &newer.operations,
+        streaming: None,
     };
+    if newer.has_streams {
+        kernel.streaming = Some(Streaming::new(&kernel, &mut writer));
+    }
     let (threads, blocks) = match &program.reduce {
         Some(reduce) => {
-            Folding::new(&kernel, reduce, has_extremes).write(&mut writer)?;
+            Folding::new(&kernel, reduce, newer.has_extremes).write(&mut writer)?;
             (block_threads(reduce.form), least_blocks(reduce.form))
         }
         None => {
@@ -87,6 +118,7 @@ pub(super) struct Kernel<'a> {
     pub block: &'a Block,
     pub callees: &'a [Callee<'a>],
     pub operations: &'a [Option<Operation>],
+    pub streaming: Option<Streaming>,
 }
 
 impl Kernel<'_> {
@@ -333,6 +365,7 @@ impl Kernel<'_> {
             block,
             callees,
             operations,
+            streaming,
         } = *self;
         Elements {
             program,
@@ -341,6 +374,7 @@ impl Kernel<'_> {
             operations,
             row,
             spans,
+            streaming,
             turned: None,
         }
     }

@@ -15,8 +15,15 @@ pub(super) struct Loaded {
     registers: Vec<Register>,
 }
 
-/// Loads `len` neighbours at `address`, a multiple of their size together: 1 to 16 elements, at most 16 bytes.
-pub(super) fn load(ty: ScalarType, len: usize, address: Register, writer: &mut Writer) -> Loaded {
+/// Loads `len` neighbours at `address`, a multiple of their size together: 1 to 16 elements, at most 16 bytes. The second-level
+/// cache treats them by that policy.
+pub(super) fn load(
+    ty: ScalarType,
+    len: usize,
+    address: Register,
+    policy: Option<Register>,
+    writer: &mut Writer,
+) -> Loaded {
     let (count, access) = accesses(ty, len);
     let new = |writer: &mut Writer| {
         if ty.bytes() == 8 {
@@ -27,7 +34,13 @@ pub(super) fn load(ty: ScalarType, len: usize, address: Register, writer: &mut W
     };
     let registers: Vec<Register> = (0..count).map(|_| new(writer)).collect();
     // Smaller than a register, `.u` says that the upper bits become 0.
-    writer.line(format_args!("ld.global{access} {}, [{address}]", list(&registers)));
+    let all = list(&registers);
+    match policy {
+        None => writer.line(format_args!("ld.global{access} {all}, [{address}]")),
+        Some(policy) => writer.line(format_args!(
+            "ld.global.L2::cache_hint{access} {all}, [{address}], {policy}"
+        )),
+    }
     Loaded { ty, len, registers }
 }
 

@@ -44,6 +44,7 @@ mod module;
 mod reading;
 mod reduce;
 mod steps;
+pub(in crate::expr) mod stream;
 #[cfg(test)]
 mod tests;
 mod turned;
@@ -54,7 +55,7 @@ use thiserror::Error;
 use super::program::{GROUP, Layout, Program, Step};
 
 pub(super) use arguments::{Arguments, Parts, TILE_ROWS, config, has_tiles, parameters, reading_parameters, vectors};
-pub(super) use kernel::kernel;
+pub(super) use kernel::{POLICIES, kernel};
 pub(super) use reading::{FIRST, reading};
 #[cfg(test)]
 pub(super) use tests::{is_recorded, run_again};

@@ -260,6 +260,7 @@ impl<'a> Entry<'a> {
             block: &block,
             callees,
             operations,
+            streaming: None,
         });
         let body = Rewriting::new(self, copied, called)?.write()?;
         Ok(self.head(&block)? + "{\n" + &body + "}\n")

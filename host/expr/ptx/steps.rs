@@ -13,6 +13,7 @@ use super::exponential::{exponentials, is_exponential};
 use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
+use super::stream::Streaming;
 use super::turned::Turned;
 use super::writer::{Register, Writer, register_bits};
 use crate::expr::program::{Layout, Program, Step};
@@ -48,6 +49,8 @@ pub(super) struct Elements<'a> {
     pub operations: &'a [Option<Operation>],
     pub row: &'a Row,
     pub spans: &'a [Span],
+    /// How inputs are loaded that are streamed, if some are.
+    pub streaming: Option<Streaming>,
     /// What a thread loads for others, where inputs are [turned](Layout::Turned).
     pub turned: Option<&'a Turned>,
 }
@@ -245,16 +248,28 @@ impl Elements<'_> {
     fn load(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
         let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
         match self.program.inputs[input].layout {
-            Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, writer)],
+            Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, None, writer)],
             Layout::Rows => {
                 let load = |span: &Span| {
                     let address = element(row, span.column, ty, writer);
-                    memory::load(ty, span.len, address, writer)
+                    self.load_in_rows(input, span.len, address, writer)
                 };
                 self.spans.iter().map(load).collect()
             }
             Layout::Strided | Layout::Turned => self.load_strided(input, writer),
         }
+    }
+
+    /// Neighbours of an input that lies in rows.
+    fn load_in_rows(&self, input: usize, len: usize, address: Register, writer: &mut Writer) -> Loaded {
+        let ty = self.program.inputs[input].ty;
+        let Some((streaming, back)) = self.streaming.zip(self.block.back(input)) else {
+            return memory::load(ty, len, address, None, writer);
+        };
+        let loaded = memory::load(ty, len, address, Some(streaming.policy), writer);
+        let back = writer.new_double("ld.param.b64", format_args!("[{}+{back}]", super::kernel::PARAMETER));
+        streaming.release(address, back, writer);
+        loaded
     }
 
     /// The elements of a strided input, one by one.
@@ -270,7 +285,7 @@ impl Elements<'_> {
                 if k > 0 {
                     address = writer.new_double("add.s64", format_args!("{address}, {stride}"));
                 }
-                loaded.push(memory::load(ty, 1, address, writer));
+                loaded.push(memory::load(ty, 1, address, None, writer));
             }
         }
         loaded

@@ -129,7 +129,7 @@ impl Turned {
             format_args!("{column}, {stride}, {}", self.row.inputs[input]),
         );
         let ty = program.inputs[input].ty;
-        (ty, memory::load(ty, 1 << VECTOR_LOG2, address, writer))
+        (ty, memory::load(ty, 1 << VECTOR_LOG2, address, None, writer))
     }
 
     /// Gives these inputs, of which the thread has loaded vectors, its own elements.

@@ -14,8 +14,7 @@ use crate::expr::program::lower::Lowered;
 use crate::expr::program::{MAX_ARGUMENTS, Program};
 use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;
-use crate::expr::ptx::kernel::entry;
-use crate::expr::ptx::reduce::has_extremes;
+use crate::expr::ptx::kernel::{Newer, entry};
 use crate::expr::ptx::writer::register_bits;
 use crate::expr::{self, Expr};
 use crate::{Device, DeviceArray, Generator, Result, Stream};
@@ -100,11 +99,11 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
     let mut blocks = 0;
     // What GPUs have for 16-bit floats is not the same.
     let mut all = [(7, 5), (9, 0)]
-        .map(|capability| (Operation::all(program, capability), has_extremes(program, capability)))
+        .map(|capability| Newer::of(program, capability))
         .to_vec();
     all.dedup();
-    for (operations, has_extremes) in all {
-        let text = entry(program, &callees, (&operations, has_extremes)).expect("a kernel");
+    for newer in all {
+        let text = entry(program, &callees, &newer).expect("a kernel");
         let native = native(&program.functions);
         let emulator = Emulator::new(&text, &native);
         for (output, bytes) in wanted.iter().enumerate() {
@@ -141,7 +140,7 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             assert_eq!(got, wanted, "output {output} of {program:?}\n{text}");
         }
         if program.reduce.is_none() && !program.transposed && wanted.len() == 1 {
-            blocks += read_again(lowered, &callees, &operations, &wanted[0], &mut Host);
+            blocks += read_again(lowered, &callees, &newer.operations, &wanted[0], &mut Host);
         }
     }
     RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
@@ -325,6 +324,34 @@ fn two_vectors_of_a_thread() {
         });
         assert!(blocks > 1, "{blocks}");
     }
+}
+
+/// Arrays that are several times the cache: along one axis with a rest and without, in rows beside a row that is repeated, and rows
+/// that are combined. What is read alone, or lies otherwise, is not streamed.
+fn streamed_arrays(stream: &Stream) -> Result<()> {
+    for shape in [[1, 1, 8192], [1, 1, 20_001], [3, 50, 132], [1, 9, 2000], [1, 100, 300]] {
+        let (x, y) = (numbers(stream, shape)?, numbers(stream, shape)?);
+        let row = y.slice(s![..1, ..1, ..])?;
+        (&x * &row + &y).eval()?;
+        softmax(&x.expr(), 2).eval()?;
+        (x.expr().cast::<crate::f16>() * crate::f16::ONE).eval()?;
+    }
+    let x = numbers(stream, [1, 200, 200])?;
+    x.expr().sum().eval()?;
+    (x.view().permuted_axes([0, 2, 1])?.expr() * 2.0).eval()?;
+    Ok(())
+}
+
+#[test]
+fn streams_are_what_is_several_times_the_cache() {
+    assert!(twice(streamed_arrays) > 10);
+    let streams: Vec<usize> = programs(streamed_arrays)
+        .iter()
+        .map(|program| program.streamed.len())
+        .collect();
+    // Of each shape what makes its numbers, twice, and three results.
+    let wanted = [0, 0, 2, 1, 1].repeat(5);
+    assert_eq!(streams, [&wanted[..], &[0, 0, 0]].concat());
 }
 
 /// Exponentials of a thread's elements go the general way together: where none is large, where one is, and of rows.

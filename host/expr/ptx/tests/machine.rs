@@ -172,6 +172,7 @@ fn check(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pla
     let block = parameters(
         &program,
         &Arguments {
+            cache: 0,
             outputs: &addresses(&outputs),
             inputs: &addresses(&firsts),
             scalars: &[],

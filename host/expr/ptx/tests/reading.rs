@@ -81,6 +81,7 @@ pub(super) fn read_again(
     let Lowered { program, lengths, .. } = lowered;
     let size = program.types[usize::from(program.outputs[0])].bytes();
     let arguments = Arguments {
+        cache: 0,
         outputs: &[0],
         inputs: &lowered.inputs,
         scalars: &lowered.scalars,
