@@ -585,3 +585,31 @@ fn a_number_before_an_array_is_one_before_its_expression() {
     same(8.0 / &x.t() % 3.0, 8.0 / x.t().expr() % 3.0);
     assert_eq!((6 / &n).eval().unwrap().to_ndarray().unwrap(), array![6, 3, 2]);
 }
+
+/// On a GPU, arrays that are more than four times the second-level cache, which its kernels are told of: along one axis, which is
+/// not whole blocks, and in rows, beside a row that is repeated.
+#[test]
+fn arrays_of_several_times_the_cache() {
+    let columns = 1000;
+    let rows = device().properties().l2_cache.unwrap_or(0) as usize / columns + 3;
+    let places = expr::index((rows, columns), 0) * 7u64 + expr::index((rows, columns), 1);
+    let x = (places % 1000u64)
+        .cast::<f32>()
+        .eval_on(device().default_stream())
+        .unwrap();
+    let y = x.add_scalar(0.5).unwrap();
+    let row = x.slice(s![..1, ..]).unwrap().to_array().unwrap();
+    let same = |got: Expr<'_, f32, ndarray::Ix2>, wanted: &DeviceArray<f32, ndarray::Ix2>| {
+        let got = got.eval().unwrap();
+        let different = got.expr().not_equal(wanted).count().eval().unwrap();
+        assert_eq!(different.to_ndarray().unwrap().into_scalar(), 0);
+    };
+    same(x.expr() * 2.0 + &y, &x.mul_scalar(2.0).unwrap().add(&y).unwrap());
+    same(&x * &row + &y, &x.mul(&row).unwrap().add(&y).unwrap());
+    let largest = x.max_axis(Axis(1)).unwrap();
+    let wanted = x.sub(&largest.insert_axis(Axis(1)).unwrap()).unwrap();
+    same(x.expr() - x.expr().max_axis(Axis(1)).insert_axis(Axis(1)), &wanted);
+    let mut z = x.to_array().unwrap();
+    z.update(|z| z * 0.5).unwrap();
+    same(x.expr() * 0.5, &z);
+}
