@@ -16,12 +16,15 @@
 //!
 //! # How A and B lie in shared memory
 //!
-//! With 128-byte swizzle ([`Swizzle::B128`](crate::tma::Swizzle::B128)), as [bulk copies](crate::tma) bring them; a
+//! With 128-byte swizzle ([`Swizzle::B128`](crate::tma::Swizzle::B128)) but for two layouts, as [bulk copies](crate::tma) bring them; a
 //! [`MatrixDescriptor`] says where, and its type what the elements are and which of them are neighbours:
 //!
 //! * [`KMajor`]: those along K. A box has 128 bytes along K, and a row for each row of A, or column of B. Eight
 //!   rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes. One instruction takes 32 of the
 //!   128 bytes; the next one's descriptor is [advanced](MatrixDescriptor::advance) by 32 bytes.
+//! * [`KMajorPieces`]: those along K, 16 bytes of them, without swizzle. The pieces of eight rows are 128 bytes one after another; from one
+//!   eight to the next there are `stride_byte_offset` bytes, and from a row's piece to its next one `leading_byte_offset` bytes. A matrix may
+//!   begin with any piece, so that one which is a row further on is the same memory 16 bytes later. One instruction takes two pieces.
 //! * [`MnMajor`]: those along M or N; for 16-bit elements alone. A box has 64 elements along M or N, which are 128 bytes,
 //!   and a row for each k. Eight rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes, and
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
@@ -130,7 +133,7 @@ use bytemuck::Pod;
 use crate::half::Packed;
 use crate::machine;
 
-pub use layout::{KMajor, Layout, MatrixDescriptor, MnMajor, MnMajorB64};
+pub use layout::{KMajor, KMajorPieces, Layout, MatrixDescriptor, MnMajor, MnMajorB64};
 pub use operand::{FromRegisters, MultiplyBy, Operand, Tf32};
 
 pub use crate::machine::{InRegisters, IntegerRegisters, Registers};
@@ -256,8 +259,8 @@ impl<T> Fragment<T> {
     }
 }
 
-/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 24, 32, 48, 64, 96 or
-/// 128 elements.
+/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 16, 24, 32, 48, 64, 96
+/// or 128 elements.
 /// See the [module](self).
 #[must_use]
 pub struct Accumulator<const R: usize, S = f32>([S; R]);

@@ -98,9 +98,14 @@ impl MatrixDescriptor {
             return elements;
         }
         // The instruction's K elements are two pieces, whatever their type.
+        // From one line to the next, and from its first piece to the second.
+        let (next, second) = match self.swizzle {
+            Swizzle::None => (PIECE as u32, self.leading),
+            _ => (128, PIECE as u32),
+        };
         let offsets = std::array::from_fn(|number| {
-            let (line, second) = (lines[number / 2], number % 2);
-            line / 8 * self.stride + line % 8 * 128 + (second * PIECE) as u32
+            let (line, is_second) = (lines[number / 2], (number % 2) as u32);
+            line / 8 * self.stride + line % 8 * next + is_second * second
         });
         let pieces: [_; P] = self.read(kind, offsets);
         let values = pieces.as_flattened().chunks_exact(kind.bytes() as usize);
@@ -373,7 +378,7 @@ macro_rules! registers {
     };
 }
 
-registers! { 24 32 48 64 96 128 }
+registers! { 16 24 32 48 64 96 128 }
 
 pub fn wgmma_fence() {}
 

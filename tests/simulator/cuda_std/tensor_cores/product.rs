@@ -333,6 +333,7 @@ fn products_of_all_layouts() {
     check::<bf16, MnMajor, KMajor, 32>(70, 60, 200);
     check::<bf16, MnMajor, MnMajor, 32>(65, 66, 67);
     check::<f16, KMajor, KMajor, 32>(64, 64, 64);
+    check::<bf16, KMajor, MnMajorB64, 16>(70, 50, 72);
     check::<f16, KMajor, MnMajor, 32>(1, 3, 5);
     check::<f16, MnMajor, KMajor, 32>(33, 17, 130);
     check::<f16, MnMajor, MnMajor, 32>(64, 64, 16);
