@@ -321,6 +321,13 @@ pub(crate) struct TensorMapInPlace<T> {
     _element: PhantomData<T>,
 }
 
+/// A map of an array that a kernel writes by it, and by another argument.
+#[derive(Debug)]
+pub(crate) struct TensorMapMutInPlace<T> {
+    raw: RawTensorMap,
+    _element: PhantomData<T>,
+}
+
 impl<T> TensorMapArg<'_, T> {
     /// The map as an argument of a launch that writes the elements by another one.
     ///
@@ -346,6 +353,25 @@ impl<T> TensorMapMutArg<'_, T> {
         // SAFETY: the caller's promise.
         unsafe { self.map.in_place() }
     }
+
+    /// The map as an argument of a launch that has the array as another one, too.
+    ///
+    /// # Safety
+    ///
+    /// The launch that takes this argument also takes the array mutably, and its kernel writes by it only what nothing else accesses
+    /// meanwhile.
+    pub(crate) unsafe fn in_place_mut(&self) -> TensorMapMutInPlace<T> {
+        TensorMapMutInPlace {
+            raw: self.map.raw,
+            _element: PhantomData,
+        }
+    }
+
+    /// This argument, which stands for all its elements, with a map of some of them.
+    pub(crate) fn by(mut self, map: &TensorMapMutInPlace<T>) -> Self {
+        self.map.raw = map.raw;
+        self
+    }
 }
 
 // SAFETY: `in_place` was promised that the array itself is an argument too, which orders the stream and holds the borrow.
@@ -355,6 +381,20 @@ unsafe impl<T: TensorElement> Arg<TensorMap<'static, T>> for &TensorMapInPlace<T
     }
 
     fn abi(&self) -> Abi<TensorMap<'static, T>> {
+        Abi {
+            head: self.raw,
+            tail: NoTail,
+        }
+    }
+}
+
+// SAFETY: `in_place_mut` was promised the same.
+unsafe impl<T: TensorElement> Arg<TensorMapMut<'static, T>> for &TensorMapMutInPlace<T> {
+    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<TensorMapMut<'static, T>> {
         Abi {
             head: self.raw,
             tail: NoTail,

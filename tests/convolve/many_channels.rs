@@ -34,6 +34,47 @@ fn many_channels<T: Convolve + FloatNumber>() {
 
 for_types!(many_channels: f16 bf16);
 
+/// Gradients of inputs of strided convolutions: remainders of several lengths in one launch, and in several; some that no tap has, which
+/// are zeros; axes shorter than the stride; taps in steps of their own.
+fn gradients_of_strided<T: Convolve + FloatNumber>() {
+    case([7, 10], [72, 40], [1, 1]).stride([2, 2]).check_16_bits::<T>();
+    case([5, 4, 7], [16, 48], [3, 3, 3])
+        .stride([2, 2, 2])
+        .padding([1, 1, 1])
+        .check_16_bits::<T>();
+    case([11], [136, 72], [4])
+        .stride([3])
+        .padding([2])
+        .images(3)
+        .check_16_bits::<T>();
+    case([1, 9], [24, 64], [1, 2])
+        .stride([3, 4])
+        .dilation([1, 2])
+        .check_16_bits::<T>();
+    case([9, 9], [264, 40], [3, 3])
+        .stride([2, 2])
+        .padding([1, 1])
+        .check_16_bits::<T>();
+}
+
+for_types!(gradients_of_strided: f16 bf16);
+
+/// What is infinite in the gradient of a result is NaN in no place that no tap reads.
+#[test]
+fn places_that_no_tap_reads_are_zeros() {
+    let case = case([6, 6], [72, 40], [1, 1]).stride([2, 2]);
+    let mut operands = case.operands::<bf16>();
+    operands[2].fill(bf16::INFINITY);
+    operands[1].fill(bf16::INFINITY);
+    for device in devices::<bf16>() {
+        let [_, gradient, _] = case.run(&device, &operands);
+        for (at, value) in gradient.indexed_iter() {
+            let is_read = at[1] % 2 == 0 && at[2] % 2 == 0;
+            assert_eq!(*value == bf16::ZERO, !is_read, "gradient at {at:?}");
+        }
+    }
+}
+
 /// Gradients of weights by tensor cores: chunks of channels that are not whole, in tiles that are not; several tiles of outputs; boxes of
 /// places along each axis, with steps and dilation; more places than one part has; and what goes another way: outputs that are no multiple
 /// of 8, one tap of each place, and too few channels.

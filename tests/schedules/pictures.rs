@@ -138,8 +138,16 @@ fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
         let places = 1 + run.len(60);
         let x = run.array::<T, _>((1, places, 40));
         let weights = run.array::<T, _>((outputs, 2, 40));
-        run.keep(x.convolve(&weights).compute());
+        run.keep(x.convolve(&weights).stride(2).compute());
     }
+    // Remainders of places by the stride, one of which no tap has.
+    let (rows, columns) = (2 + run.len(6), 2 + run.len(20));
+    let x = run.array::<T, _>((1, rows, columns, 40));
+    let weights = run.array::<T, _>((72, 1, 3, 40));
+    let of = x.convolve(&weights).padding([0, 1]).stride(2);
+    let out = run.ok(of.compute());
+    let gradient = run.array::<T, _>(out.raw_dim());
+    run.keep(of.input_gradient(&gradient));
     // Of several parts, and a tile of outputs for each of a block's turns.
     let (images, outputs) = (1 + run.len(8), 8 * run.len(40));
     let x = run.array::<T, _>((images, 20, 72));

@@ -9,6 +9,7 @@ use super::{Convolution, Convolve, PaddingMode, depthwise, gathered, padding};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::view::DeviceViewMut;
 
 /// The gradient of the weights, as groups, outputs, and taps with their channels.
 pub(super) fn of_weights<T: Convolve, D: Dimension>(
@@ -54,17 +55,31 @@ pub(super) fn of_input<T: Convolve, D: Dimension>(
 /// Along one axis, places of the input that are as far from a multiple of the stride, and the taps that read them: with stride 1,
 /// all.
 #[derive(Clone, Copy)]
-struct Phase {
+#[doc(hidden)]
+pub struct Phase {
     /// The first such place; the others follow in steps of the stride.
-    place: usize,
-    places: usize,
+    pub(super) place: usize,
+    pub(super) places: usize,
     /// The first such tap, and from one to the next.
-    tap: usize,
-    tap_step: usize,
-    taps: usize,
+    pub(super) tap: usize,
+    pub(super) tap_step: usize,
+    pub(super) taps: usize,
     /// What the convolution of the output's gradient has along the axis: the first place that its first tap reads, and its dilation.
-    first: isize,
-    dilation: usize,
+    pub(super) first: isize,
+    pub(super) dilation: usize,
+}
+
+/// The places of a gradient that have these remainders.
+pub(super) fn phase_of<'a, T: Convolve>(
+    mut gradient: DeviceViewMut<'a, T, Ix5>,
+    problem: &Problem,
+    phases: &[Phase; 3],
+) -> Result<DeviceViewMut<'a, T, Ix5>> {
+    for (axis, phase) in phases.iter().enumerate() {
+        let slice = Slice::new(phase.place as isize, None, problem.stride[axis] as isize);
+        gradient = gradient.into_slice_axis(Axis(axis + 1), slice)?;
+    }
+    Ok(gradient)
 }
 
 /// The phases of an axis.
@@ -129,6 +144,17 @@ fn of_pieces<T: Convolve>(
     pieces.to_array()?.into_shape(problem.x_dim())
 }
 
+/// The gradient of the input of a convolution that is a product of matrices, of a gradient of the result in C order.
+fn of_product<T: Convolve>(
+    problem: &Problem,
+    weights: &DeviceArrayRef<T, Ix5>,
+    out: &DeviceArrayRef<T, Ix5>,
+) -> Result<DeviceArray<T, Ix5>> {
+    let out = out.in_shape(Ix2(problem.places(), problem.outputs));
+    let gradient = out.matmul(&weights.in_shape(Ix2(problem.outputs, problem.channels)))?;
+    gradient.into_shape(problem.x_dim())
+}
+
 /// The gradient of the input of a convolution of zeros beyond its ends.
 fn transposed<T: Convolve, D: Dimension>(
     problem: &Problem,
@@ -140,13 +166,20 @@ fn transposed<T: Convolve, D: Dimension>(
         return of_pieces(problem, weights, out);
     }
     let stream = of.x.stream();
+    let is_empty = out.is_empty() || problem.x_dim().size() == 0;
+    if !is_empty && problem.is_product() && out.is_standard_layout() {
+        return of_product(problem, weights, out);
+    }
     let phases = [0, 1, 2].map(|axis| phases(problem, axis));
+    if !is_empty && let Some(gradient) = T::input_by_tensor_cores(problem, &phases, weights, out)? {
+        return Ok(gradient);
+    }
     let all_are_written = phases.iter().flatten().all(|phase| phase.taps > 0) && !out.is_empty();
     let mut gradient = match all_are_written {
         true => DeviceArray::uninit(stream, problem.x_dim())?,
         false => DeviceArray::zeros(stream, problem.x_dim())?,
     };
-    if gradient.is_empty() || out.is_empty() {
+    if is_empty {
         return Ok(gradient);
     }
     let weights = reversed(problem, weights)?;
@@ -159,15 +192,13 @@ fn transposed<T: Convolve, D: Dimension>(
                     continue;
                 }
                 let mut taps = weights.view();
-                let mut part = gradient.view_mut();
+                let mut part = phase_of(gradient.view_mut(), problem, &phase)?;
                 for (axis, phase) in phase.iter().enumerate() {
                     // They are in the order from the last to the first.
                     let last = phase.tap + (phase.taps - 1) * phase.tap_step;
                     let first = problem.window[axis] - 1 - last;
                     let slice = Slice::new(first as isize, None, phase.tap_step as isize);
                     taps = taps.slice_axis(Axis(axis + 1), slice)?;
-                    let slice = Slice::new(phase.place as isize, None, problem.stride[axis] as isize);
-                    part = part.into_slice_axis(Axis(axis + 1), slice)?;
                 }
                 let of_phase = Problem {
                     images: problem.images,

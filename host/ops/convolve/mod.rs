@@ -20,6 +20,7 @@ use ndarray::{Axis, Dimension, Ix3, Ix5};
 
 use self::forward::Task;
 use self::geometry::{Problem, Settings, with_three_axes};
+use self::gradients::Phase;
 use super::matmul::MatMul;
 use super::per_axis::PerAxis;
 use super::transpose::Ordered;
@@ -57,6 +58,18 @@ pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>:
     #[doc(hidden)]
     fn by_tensor_cores(_task: &mut Task<'_, Self>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// The gradient of the input by the kernel for the device's tensor cores, if there is one for such operands: of weights in C order, and a
+    /// gradient of the output, none of which is empty.
+    #[doc(hidden)]
+    fn input_by_tensor_cores(
+        _problem: &Problem,
+        _phases: &[Vec<Phase>; 3],
+        _weights: &DeviceArrayRef<Self, Ix5>,
+        _out: &DeviceArrayRef<Self, Ix5>,
+    ) -> Result<Option<DeviceArray<Self, Ix5>>> {
+        Ok(None)
     }
 
     /// The gradient of the weights by the kernel for the device's tensor cores, if there is one for such operands: of an input and a
@@ -116,6 +129,15 @@ macro_rules! by_products {
 
             fn by_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
                 hopper::compute(task)
+            }
+
+            fn input_by_tensor_cores(
+                problem: &Problem,
+                phases: &[Vec<Phase>; 3],
+                weights: &DeviceArrayRef<$type, Ix5>,
+                out: &DeviceArrayRef<$type, Ix5>,
+            ) -> Result<Option<DeviceArray<$type, Ix5>>> {
+                hopper::input_gradient(problem, phases, weights, out)
             }
 
             fn weights_by_tensor_cores(

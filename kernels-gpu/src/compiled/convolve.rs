@@ -16,7 +16,7 @@ use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct, parts};
 use crate::matmul::wgmma::WgmmaShape;
-use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePlaces};
+use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePhases, ConvolvePlaces};
 use crate::num::Num;
 
 /// The parameters of [`convolve_direct`](fn@direct::convolve_direct) and [`convolve_tiled`](fn@tiled::convolve_tiled).
@@ -174,8 +174,12 @@ pub type HopperConvolveParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
     WgmmaShape,
     ConvolvePlaces,
+    ConvolvePhases,
 );
 
 /// The parameters of [`convolve_weights_wgmma`](fn@wgmma::weights::convolve_weights_wgmma).

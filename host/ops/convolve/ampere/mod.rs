@@ -36,11 +36,16 @@ const CHANNELS_OF_BLOCK: usize = 64;
 /// Banks of shared memory.
 const BANKS: u32 = 32;
 
+/// Whether the kernel is meant for so many channels and outputs.
+pub(super) fn is_meant(problem: &Problem) -> bool {
+    problem.channels <= FEW || problem.outputs <= FEW_OUTPUTS
+}
+
 /// Whether the kernel is meant for such operands.
 fn is_taken(problem: &Problem) -> bool {
     // Where places share nothing of what they read, a patch saves nothing.
     let shares = problem.stride == [1; 3] || (0..3).any(|axis| problem.reach(axis) >= problem.stride[axis]);
-    shares && (problem.channels <= FEW || problem.outputs <= FEW_OUTPUTS)
+    shares && is_meant(problem)
 }
 
 /// The tile's outputs in units of 8.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions on Hopper's tensor cores: which their kernel takes, and how it has them.
 
+mod input;
 mod weights;
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{HopperConvolve, HopperConvolveParams};
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePlaces};
+use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePhase, ConvolvePhases, ConvolvePlaces, OUTPUTS, PHASES};
 use kernels_gpu::matmul::wgmma::{BOX_M, TILE_M, WgmmaShape, tile_n};
 use ndarray::Ix5;
 
+pub(super) use self::input::input_gradient;
 pub(super) use self::weights::weight_gradient;
 use super::geometry::Problem;
 use super::{Convolve, Task};
@@ -17,7 +19,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::matmul::{best_registers, hopper_config, is_hopper};
 use crate::ops::transpose::Ordered;
-use crate::tensor_map::{self, Swizzle, TensorElement};
+use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapMutArg, TensorMapMutInPlace};
 
 /// Elements of 16 bytes: at multiples of them the lines of a tensor map begin.
 const UNIT: usize = 8;
@@ -138,63 +140,136 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
     let Some(log_tile) = best_tile(problem, TILE_M) else {
         return Ok(false);
     };
-    let tiles = tiles(problem, log_tile);
-    let k = columns(problem);
-    let m = tiles.into_iter().try_fold(TILE_M, usize::checked_mul);
-    let Some(shape) = m.and_then(|m| shape(1, [m, problem.outputs, k])) else {
+    let phase = ConvolvePhase {
+        window: problem.window.map(|window| window as u32),
+        tap: [0; 3],
+        first: problem.first.map(|first| first as i32),
+        steps: problem.channels.div_ceil(CHANNELS) as u32,
+    };
+    let Some(launch) = Launch::new(problem, log_tile, &[phase], [1; 3], columns(problem)) else {
         return Ok(false);
     };
-    let of_out = boxed(log_tile, BOX_M, CHANNELS);
-    if tensor_map::layout(&*task.out, &of_out, Swizzle::B128).is_err() {
+    if tensor_map::layout(&*task.out, &launch.of_out(), Swizzle::B128).is_err() {
         return Ok(false);
     }
-    let places = places(problem, log_tile);
-    let of = GemmShape {
-        batch: 1,
-        first: 0,
-        m: shape.m as usize,
-        n: problem.outputs,
-        k,
-        a: [0; 3],
-        b: [0; 3],
-    };
-    let launch = Launch { shape, places };
-    match best_registers(&of, size_of::<T>(), &REGISTERS, task.stream) {
-        128 => launch.run::<T, T::N256>(task, 128)?,
-        64 => launch.run::<T, T::N128>(task, 64)?,
-        _ => launch.run::<T, T::N64>(task, 32)?,
-    }
+    let mut out = task.out.view_mut();
+    let out = out.tensor_map_mut(&launch.of_out(), Swizzle::B128)?;
+    // SAFETY: of the launch's other convolutions, none.
+    let none = [(); PHASES].map(|()| unsafe { out.in_place_mut() });
+    launch.run(task.x, task.weights, out, &none)?;
     Ok(true)
 }
 
-struct Launch {
+/// A launch of convolutions.
+struct Launch<'a> {
+    problem: &'a Problem,
     shape: WgmmaShape,
     places: ConvolvePlaces,
+    phases: ConvolvePhases,
+    /// What it costs.
+    of: GemmShape,
 }
 
-impl Launch {
-    /// By the kernel whose sums take so many registers of a thread, as `K`'s do.
-    fn run<T: Convolve + TensorElement, K: Kernel<Params = HopperConvolveParams<T>>>(
+impl<'a> Launch<'a> {
+    /// That of convolutions which differ from that of the problem in their taps, whose sums have so many columns; `None` if the kernel
+    /// cannot count them. There is one at least, and no more than a launch has.
+    fn new(
+        problem: &'a Problem,
+        log_tile: LogTile,
+        phases: &[ConvolvePhase],
+        tap_step: [i32; 3],
+        columns: usize,
+    ) -> Option<Self> {
+        let m = tiles(problem, log_tile)
+            .into_iter()
+            .try_fold(TILE_M, usize::checked_mul)?;
+        let all = m.checked_mul(phases.len())?;
+        counted(all)?;
+        let shape = shape(phases.len(), [m, problem.outputs, columns])?;
+        let of = GemmShape {
+            batch: phases.len(),
+            first: 0,
+            m,
+            n: problem.outputs,
+            k: columns,
+            a: [0; 3],
+            b: [0; 3],
+        };
+        Some(Self {
+            problem,
+            shape,
+            places: places(problem, log_tile),
+            phases: ConvolvePhases {
+                tap_step,
+                all: std::array::from_fn(|i| *phases.get(i).unwrap_or(&phases[0])),
+            },
+            of,
+        })
+    }
+
+    /// A box of a result.
+    fn of_out(&self) -> [usize; 5] {
+        boxed(self.places.log_tile, BOX_M, CHANNELS)
+    }
+
+    /// The same by weights that lie along their outputs: of channels, taps and outputs.
+    fn along_outputs(mut self) -> Self {
+        self.shape.b_along_n = 1;
+        self
+    }
+
+    /// By the kernel with which it is done first. `out` stands for all results, and has the map of the first convolution's; `maps` has
+    /// those of all.
+    fn run<T: Convolve + HopperConvolve + TensorElement>(
         &self,
-        task: &mut Task<'_, T>,
+        x: &DeviceArrayRef<T, Ix5>,
+        weights: &DeviceArrayRef<T, Ix5>,
+        out: TensorMapMutArg<'_, T>,
+        maps: &[TensorMapMutInPlace<T>; PHASES],
+    ) -> Result<()> {
+        match best_registers(&self.of, size_of::<T>(), &REGISTERS, x.stream()) {
+            128 => self.run_by::<T, T::N256>(x, weights, out, maps, 128),
+            64 => self.run_by::<T, T::N128>(x, weights, out, maps, 64),
+            _ => self.run_by::<T, T::N64>(x, weights, out, maps, 32),
+        }
+    }
+
+    /// By the kernel whose sums take so many registers of a thread, as `K`'s do.
+    fn run_by<T: Convolve + TensorElement, K: Kernel<Params = HopperConvolveParams<T>>>(
+        &self,
+        x: &DeviceArrayRef<T, Ix5>,
+        weights: &DeviceArrayRef<T, Ix5>,
+        mut out: TensorMapMutArg<'_, T>,
+        [_, second, third, fourth]: &[TensorMapMutInPlace<T>; PHASES],
         registers: usize,
     ) -> Result<()> {
-        let log_tile = self.places.log_tile;
-        let of_x = boxed(log_tile, TILE_M, CHANNELS);
-        let x = mapped(task.x, &of_x)?;
-        let of_weights = [tile_n(registers), 1, 1, 1, CHANNELS];
-        let weights = mapped(task.weights, &of_weights)?;
-        let [a, b, c] = task.problem.stride;
+        let stream = x.stream();
+        let of_x = boxed(self.places.log_tile, TILE_M, CHANNELS);
+        let x = mapped(x, &of_x)?;
+        let of_weights = match self.shape.b_along_n {
+            0 => [tile_n(registers), 1, 1, 1, CHANNELS],
+            _ => [CHANNELS, 1, 1, 1, OUTPUTS],
+        };
+        let weights = mapped(weights, &of_weights)?;
+        let [a, b, c] = self.problem.stride;
         let x = x.tensor_map_in_steps(&of_x, &[1, a, b, c, 1], Swizzle::B128)?;
         let weights = weights.tensor_map(&of_weights, Swizzle::B128)?;
-        let mut out = task.out.view_mut();
-        let mut out = out.tensor_map_mut(&boxed(log_tile, BOX_M, CHANNELS), Swizzle::B128)?;
-        let config = hopper_config(&self.shape, registers, task.stream);
-        let args = (&x, &weights, &mut out, self.shape, self.places);
+        let config = hopper_config(&self.shape, registers, stream);
+        let args = (
+            &x,
+            &weights,
+            &mut out,
+            second,
+            third,
+            fourth,
+            self.shape,
+            self.places,
+            self.phases,
+        );
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps, of a tile's
         // places, of taps, and of as many of a tile's places as a warp stores. There is a channel, so `k` is not 0, and the shape says
-        // nothing of operands.
-        unsafe { task.stream.launch_on_tensor_cores::<K>(&config, args) }
+        // nothing of operands but how weights lie.
+        unsafe { stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 
