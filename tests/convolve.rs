@@ -3,6 +3,7 @@
 
 mod few_channels;
 mod many_channels;
+mod patches;
 
 use std::any::TypeId;
 

@@ -37,7 +37,7 @@ pub use attention::{
 pub use convolve::{
     AmpereConvolve, AmpereConvolveParams, AmpereConvolveWeightsParams, Convolve, ConvolveParams, ConvolveTiled,
     DepthwiseParams, DepthwisePatchesParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveParams,
-    HopperConvolveWeightsParams,
+    HopperConvolveWeightsParams, HopperPatchesParams,
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

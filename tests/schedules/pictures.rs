@@ -140,6 +140,13 @@ fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 2, 40));
         run.keep(x.convolve(&weights).stride(2).compute());
     }
+    // By patches, of one tile of each width.
+    for outputs in [24, 56, 120] {
+        let places = 2 + run.len(200);
+        let x = run.array::<T, _>((2, places, 24));
+        let weights = run.array::<T, _>((outputs, 2, 24));
+        run.keep(x.convolve(&weights).compute());
+    }
     // Remainders of places by the stride, one of which no tap has.
     let (rows, columns) = (2 + run.len(6), 2 + run.len(20));
     let x = run.array::<T, _>((1, rows, columns, 40));

@@ -124,7 +124,7 @@ macro_rules! by_products {
             }
 
             fn by_patches(task: &mut Task<'_, $type>) -> Result<bool> {
-                ampere::compute(task)
+                Ok(hopper::patches::compute(task)? || ampere::compute(task)?)
             }
 
             fn by_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
@@ -241,6 +241,10 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     ///   along the last axis, and loads what neighbouring taps share once. Of `f16` and `bf16` on Ampere and later, along two axes with 3, 5
     ///   or 7 taps along the last one, equal strides of 1 or 2 and no dilation, where channels lie side by side and are a multiple of 8, what
     ///   a tile of places reads is in shared memory.
+    /// * `f16`, `bf16` on Hopper, without stride, with several taps, one group, 16 channels or more and more than 8 outputs, both multiples
+    ///   of 8, where channels lie side by side, are two thirds of the next multiple of 64 at most, and shared memory has room for the
+    ///   weights of a block's outputs beside what two tiles of places read: a kernel that reads each element once for all taps, and
+    ///   multiplies it on tensor cores.
     /// * `f16`, `bf16` on Ampere and later, with groups of up to 32 channels or up to 8 outputs: a kernel that has what a tile of places reads in
     ///   shared memory, and multiplies it on tensor cores. Channels in front are not copied for it.
     /// * Other groups of fewer than 8 outputs: a kernel by which each thread computes an output.

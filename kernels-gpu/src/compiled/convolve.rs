@@ -16,6 +16,7 @@ use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct, parts};
 use crate::matmul::wgmma::WgmmaShape;
+use crate::matmul::wgmma::convolve::patches::PatchesPlan as HopperPatchesPlan;
 use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePhases, ConvolvePlaces};
 use crate::num::Num;
 
@@ -182,6 +183,15 @@ pub type HopperConvolveParams<T> = (
     ConvolvePhases,
 );
 
+/// The parameters of [`convolve_patches_wgmma`](fn@wgmma::patches::convolve_patches_wgmma).
+pub type HopperPatchesParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    SliceMut<'static, T>,
+    ConvolveShape,
+    HopperPatchesPlan,
+);
+
 /// The parameters of [`convolve_weights_wgmma`](fn@wgmma::weights::convolve_weights_wgmma).
 pub type HopperConvolveWeightsParams<T> = (
     TensorMap<'static, T>,
@@ -199,6 +209,12 @@ pub trait HopperConvolve: Convolve {
     type N128: Kernel<Params = HopperConvolveParams<Self>>;
     /// 256.
     type N256: Kernel<Params = HopperConvolveParams<Self>>;
+    /// What has patches in shared memory, by 32 outputs of a tile.
+    type Patches32: Kernel<Params = HopperPatchesParams<Self>>;
+    /// 64.
+    type Patches64: Kernel<Params = HopperPatchesParams<Self>>;
+    /// 128.
+    type Patches128: Kernel<Params = HopperPatchesParams<Self>>;
     /// What makes the gradient of their weights.
     type Weights: Kernel<Params = HopperConvolveWeightsParams<Self>>;
 }
@@ -209,6 +225,9 @@ macro_rules! hopper {
             type N64 = wgmma::convolve_wgmma<$type, 32>;
             type N128 = wgmma::convolve_wgmma<$type, 64>;
             type N256 = wgmma::convolve_wgmma<$type, 128>;
+            type Patches32 = wgmma::patches::convolve_patches_wgmma<$type, 16>;
+            type Patches64 = wgmma::patches::convolve_patches_wgmma<$type, 32>;
+            type Patches128 = wgmma::patches::convolve_patches_wgmma<$type, 64>;
             type Weights = wgmma::weights::convolve_weights_wgmma<$type>;
         }
     )*};

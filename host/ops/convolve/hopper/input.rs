@@ -6,7 +6,7 @@ use kernels_gpu::matmul::wgmma::TILE_M;
 use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePhase, PHASES};
 use ndarray::Ix5;
 
-use super::{Launch, best_tile, is_taken};
+use super::{Launch, best_tile, is_taken, patches};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -67,6 +67,14 @@ pub(in crate::ops::convolve) fn input_gradient<T: Convolve + HopperConvolve + Te
         outputs: problem.channels,
     };
     if !is_hopper(stream) || !is_taken(&transposed) || ampere::is_meant(&transposed) {
+        return Ok(None);
+    }
+    // Without stride it is one convolution, of all taps.
+    let only = Problem {
+        window: problem.window,
+        ..transposed
+    };
+    if problem.stride == [1; 3] && patches::takes(&only, stream) {
         return Ok(None);
     }
     let Some(log_tile) = best_tile(&transposed, TILE_M) else {

@@ -2,6 +2,7 @@
 //! Convolutions on Hopper's tensor cores: which their kernel takes, and how it has them.
 
 mod input;
+pub(super) mod patches;
 mod weights;
 
 use cuda_std::launch::Kernel;

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::matmul::unroll;
 
+pub mod patches;
 pub mod weights;
 
 /// Channels of a step along k.
