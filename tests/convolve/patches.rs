@@ -24,6 +24,12 @@ fn patches<T: Convolve + FloatNumber>() {
         .padding([4, 2])
         .check_16_bits::<T>();
     case([70], [80, 136], [2]).check_16_bits::<T>();
+    // Gradients of inputs into every other place, by every other tap.
+    case([9, 20], [24, 32], [3, 4])
+        .stride([2, 2])
+        .padding([1, 1])
+        .images(2)
+        .check_16_bits::<T>();
     case([2, 3, 2], [24, 16], [2, 3, 2])
         .padding([1, 2, 1])
         .check_16_bits::<T>();
