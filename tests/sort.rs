@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 use std::fmt::Display;
 
 use kernels_gpu::num::Num;
+use kernels_gpu::sort::{COUNTING_THREADS, DIGITS, Pass, THREADS, control, count_digits, move_by_digit, tile_len};
 use ndarray::{Array1, Array2, ArrayD, Axis, array, s};
 use warpsmith::ops::{self, CastTo, Side, Sort};
-use warpsmith::{DeviceArray, Element, Error, bf16, f16};
+use warpsmith::{DeviceArray, Element, Error, LaunchConfig, bf16, f16};
 
 use crate::common::*;
 
@@ -59,7 +60,7 @@ fn assert_sorted<T: Ordered>(x: &Array2<T>, what: &str) {
 }
 
 /// Lengths around the units of a thread, of a warp and of a block, tiles, and what a digit of a row's number counts.
-const SHAPES: [(usize, usize); 14] = [
+const SHAPES: [(usize, usize); 17] = [
     (1, 2),
     (70, 3),
     (300, 8),
@@ -74,6 +75,9 @@ const SHAPES: [(usize, usize); 14] = [
     (1, 4096),
     (2, 4097),
     (1, 4099),
+    (1, 8448),
+    (1, 8449),
+    (2, 8450),
 ];
 
 fn sort<T: Ordered>() {
@@ -86,12 +90,13 @@ for_types!(sort: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
 
 #[test]
 fn elements_in_any_order() {
-    let of = |f: fn(usize) -> i32| Array2::from_shape_fn((1, 5000), |(_, i)| f(i));
+    let of = |f: fn(usize) -> i32| Array2::from_shape_fn((1, 20_000), |(_, i)| f(i));
     assert_sorted(&of(|i| i as i32), "ascending");
     assert_sorted(&of(|i| -(i as i32)), "descending");
     assert_sorted(&of(|_| -7), "equal");
     assert_sorted(&of(|i| (i % 2) as i32), "two");
     assert_sorted(&of(|i| (i as i32) << 24), "highest digits alone");
+    assert_sorted(&of(|i| (i as i32 % 256) << 8 | 5), "one digit in the middle");
     let x = array![[
         -0.0f32,
         f32::NAN,
@@ -114,6 +119,77 @@ fn elements_in_any_order() {
         array![-0.0, -0.0, 0.0, f32::MIN_POSITIVE / 2.0].mapv(bits)
     );
     assert!(sorted.slice(s![0, 9..]).iter().all(|x| x.is_nan()));
+}
+
+/// The passes of a sort, of tiles in shorter parts than a sort makes, which are for more than 2^30 elements, and of rows that are
+/// shorter than those a sort has passes for.
+#[test]
+fn tiles_in_parts_and_rows() {
+    for (rows, len, tiles_of_part) in [(1, 40_000, 1), (1, 40_000, 2), (300, 97, 1), (300, 97, 1000)] {
+        let what = format!("{rows} rows of {len}, parts of {tiles_of_part}");
+        let x = random::<u32>(rows * len, 3);
+        let tiles = x.len().div_ceil(tile_len::<u32>()) as u32;
+        let passes = 4 + control::row_passes(rows as u32);
+        let parts = tiles.div_ceil(tiles_of_part);
+        let stream = device().default_stream();
+        let mut control = DeviceArray::<u64, _>::zeros(stream, control::len(passes, parts as usize)).unwrap();
+        let mut states = DeviceArray::<u32, _>::zeros(stream, tiles as usize * DIGITS).unwrap();
+        let by = |shift, row_len| Pass {
+            positive: 0,
+            negative: 0,
+            least: 0,
+            shift,
+            row_len,
+        };
+        let mut words = upload(&Array1::from(x.clone()));
+        let mut places = DeviceArray::<u32, _>::zeros(stream, 0).unwrap();
+        let config = LaunchConfig::new(3, COUNTING_THREADS as u32);
+        let args = (&words, by(0, len as u32), rows as u32, parts, &mut control, &mut states);
+        stream.launch::<count_digits<u32>>(&config, args).unwrap();
+        for number in 0..passes as u32 {
+            let mut words_out = DeviceArray::<u32, _>::zeros(stream, x.len()).unwrap();
+            let mut places_out = DeviceArray::<u32, _>::zeros(stream, x.len()).unwrap();
+            let pass = match number.checked_sub(4) {
+                None => by(8 * number, 0),
+                Some(of_row) => by(8 * of_row, len as u32),
+            };
+            let args = (
+                &words,
+                &places,
+                pass,
+                number,
+                passes as u32,
+                tiles_of_part,
+                &mut control,
+                &mut states,
+                &mut words_out,
+                &mut places_out,
+            );
+            let config = LaunchConfig::new(tiles, THREADS as u32);
+            stream.launch::<move_by_digit<u32>>(&config, args).unwrap();
+            (words, places) = (words_out, places_out);
+        }
+        let mut wanted: Vec<u32> = (0..x.len() as u32).collect();
+        wanted.sort_by_key(|&place| (place as usize / len, x[place as usize], place));
+        assert!(places.to_ndarray().unwrap().to_vec() == wanted, "{what}");
+        let wanted: Vec<u32> = wanted.into_iter().map(|place| x[place as usize]).collect();
+        assert!(words.to_ndarray().unwrap().to_vec() == wanted, "{what}");
+    }
+}
+
+/// How many elements have a digit of their row's number, against a count.
+#[test]
+fn elements_of_rows_are_counted() {
+    for rows in [1, 2, 255, 256, 257, 300, 511, 513, 65_536, 65_537, 70_000, 131_333] {
+        for number in 0..control::row_passes(rows) {
+            let mut wanted = [0u32; DIGITS];
+            (0..rows).for_each(|row| wanted[(row >> (8 * number)) as usize % DIGITS] += 3);
+            let found: Vec<u32> = (0..DIGITS as u32)
+                .map(|digit| control::elements_of_rows(number, digit, rows, 3))
+                .collect();
+            assert_eq!(found, wanted, "{rows} rows, digit {number}");
+        }
+    }
 }
 
 #[test]

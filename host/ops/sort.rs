@@ -2,9 +2,8 @@
 //! Elements in order, and what follows from it: where they were, which of them there are, and how many of each.
 
 use kernels_gpu::compiled::{Number, Sort};
-use kernels_gpu::op::Sum;
 use kernels_gpu::sort::rows::{self, RowWord};
-use kernels_gpu::sort::{DIGIT_BITS, DIGITS, Pass, THREADS, tile_len};
+use kernels_gpu::sort::{COUNTING_BLOCKS, COUNTING_THREADS, DIGIT_BITS, DIGITS, Pass, THREADS, control, tile_len};
 use ndarray::{Axis, Dimension, Ix1, s};
 
 use super::lanes::of_lanes;
@@ -12,7 +11,7 @@ use super::{concatenate, tiles};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{Words, WordsMut};
+use crate::launch::{LaunchConfig, Words, WordsMut};
 
 /// The most elements, whose places have 32 bits.
 const MOST: usize = u32::MAX as usize;
@@ -24,8 +23,9 @@ enum Wanted {
     Places,
 }
 
-/// Sorting: a radix sort, in passes of 8 bits from the lowest to the highest, each of which reads the elements twice and writes them
-/// once. So it takes as long for elements in any order.
+/// Sorting: a radix sort, in passes of 8 bits from the lowest to the highest, each of which reads and writes the elements once, behind
+/// one look at them all that counts the digits. So it takes as long for elements in any order. Where all elements have the same 8 bits,
+/// as small numbers of wide types do, a pass but copies them.
 ///
 /// Integers are in the order of their numbers. Floats are in that of `total_cmp`, −0 before +0, but that all NaN come last, as
 /// NumPy's. The sort is stable: equal elements keep their order, and so there is one result, with the same bits on every device.
@@ -37,8 +37,8 @@ impl<T: Element + Sort, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// A pass for each byte of an element, and where there are several lanes along the axis another one for each byte of their
     /// number; then 4 bytes are moved with each element. Beside the result as much memory again, where there are several passes, and for
-    /// counts 0.75 bytes for each element, 1.5 of 64 bits. Along another axis than the last, elements are copied before and after. For
-    /// the few largest, [`top_k`](Self::top_k) takes less.
+    /// counts an eighth of a byte for each element, a quarter of 64 bits. Along another axis than the last, elements are copied before and
+    /// after. For the few largest, [`top_k`](Self::top_k) takes less.
     ///
     /// # Errors
     ///
@@ -272,12 +272,31 @@ fn sorted<T: Element + Sort>(
         });
     }
     let (stream, rows) = (x.stream(), x.len() / len);
-    let config = tiles(x.len(), tile_len::<T::Word>(), THREADS);
-    let counters = config.grid.x as usize * DIGITS;
-    let mut counts = DeviceArray::<u32, _>::uninit(stream, Ix1(counters))?;
-    let mut before = DeviceArray::<u64, _>::uninit(stream, Ix1(counters))?;
     let passes = passes::<T>(rows, len);
+    let config = tiles(x.len(), tile_len::<T::Word>(), THREADS);
+    let tiles_of_part = control::tiles_of_part::<T::Word>();
+    let parts = config.grid.x.div_ceil(tiles_of_part);
+    let mut control = DeviceArray::<u64, _>::zeros(stream, control::len(passes.len(), parts as usize))?;
+    let mut states = DeviceArray::<u32, _>::uninit(stream, Ix1(config.grid.x as usize * DIGITS))?;
     let has_places = wanted == Wanted::Places || rows > 1;
+
+    let counting = {
+        let blocks = stream.backend().properties().multiprocessors * COUNTING_BLOCKS as u32;
+        LaunchConfig::new(config.grid.x.min(blocks), COUNTING_THREADS as u32)
+    };
+    let by_row = Pass {
+        row_len: len as u32,
+        ..T::PASS
+    };
+    let args = (
+        Words::of::<T, _>(x),
+        by_row,
+        rows as u32,
+        parts,
+        &mut control,
+        &mut states,
+    );
+    stream.launch::<T::Count>(&counting, args)?;
 
     // What the last pass has written, and what the next one writes.
     let mut elements = None;
@@ -295,10 +314,21 @@ fn sorted<T: Element + Sort>(
             _ => DeviceArray::<u32, _>::uninit(stream, room(has_places && (!is_last || wanted == Wanted::Places)))?,
         };
         let words = || Words::<T::Word>::of::<T, _>(elements.as_deref().unwrap_or(x));
-        stream.launch::<T::Count>(&config, (words(), &places, pass, &mut counts))?;
-        counts.exclusive_scan_into::<Sum>(&mut before)?;
         let out = WordsMut::<T::Word>::of(&mut elements_out);
-        stream.launch::<T::Move>(&config, (words(), &places, pass, &before, out, &mut places_out))?;
+        let (number, count) = (number as u32, passes.len() as u32);
+        let args = (
+            words(),
+            &places,
+            pass,
+            number,
+            count,
+            tiles_of_part,
+            &mut control,
+            &mut states,
+            out,
+            &mut places_out,
+        );
+        stream.launch::<T::Move>(&config, args)?;
         spare = elements.replace(elements_out);
         spare_places = (number > 0).then_some(std::mem::replace(&mut places, places_out));
     }

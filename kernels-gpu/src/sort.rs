@@ -1,39 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One pass of a radix sort, from the lowest digit to the highest (D. Knuth, "The Art of Computer Programming" 3, section 5.2.5): a
-//! digit is 8 bits, and a pass moves elements so that those with a lower digit come first, and those with the same one keep their
-//! order. What the passes before have put in order stays so among equal digits, and after the last pass all is in order.
+//! A radix sort from the lowest digit to the highest (D. Knuth, "The Art of Computer Programming" 3, section 5.2.5): a digit is 8
+//! bits, and a pass moves elements so that those with a lower digit come first, and those with the same one keep their order. What
+//! the passes before have put in order stays so among equal digits, and after the last pass all is in order.
 //!
-//! A pass is three launches. [`count_digits()`] counts, in each tile, how often each digit occurs; a scan of the counts, those of
-//! one digit in all tiles one after another, says where the first element with that digit of that tile goes; and [`move_by_digit()`]
-//! takes the elements there (the three steps of M. Zagha, G. Blelloch, "Radix sort for vector multiprocessors", 1991; N. Satish,
-//! M. Harris, M. Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009). Elements of a tile are put in order in
-//! shared memory first, so that those with one digit are written side by side.
+//! Each pass reads and writes every element once (A. Adinets, D. Merrill, "Onesweep: a faster least significant digit radix sort for
+//! GPUs", 2022). How often a digit of theirs occurs does not depend on the order of the elements: [`count_digits()`] counts all digits
+//! ahead of all passes, and so says where the elements with a digit begin after each. How many elements with its digits the tiles
+//! before have, a tile of [`move_by_digit()`] finds by looking back (`look_back`). Elements of a tile are put in order in shared memory
+//! first, so that those with one digit are written side by side (`tile`).
 //!
-//! How often a digit has occurred before an element of the same tile, each warp counts for itself. It goes over its elements in
-//! their order, 32 at a time; the lanes that have the same digit are found by a ballot for each of its bits (A. Adinets, D. Merrill,
-//! "Onesweep: a faster least significant digit radix sort for GPUs", 2022), and the first of them adds all to the warp's counter. So
-//! no two lanes write the same counter, and equal digits take no longer than others.
-//!
-//! Elements stay as they are: what orders them is made of their bits when they are loaded ([`Pass`]). They may have places with
-//! them, which go where they go. And a digit may be one of the row that a place is in: with passes for these behind the others,
-//! rows are sorted each by itself. Rows that a block has room for want no passes: [`rows`] sorts them in one launch.
+//! What orders elements is made of their bits when the first pass loads them ([`Pass`]), and made their bits again when the last one by
+//! elements writes them; in between there are keys in memory. Elements may have places with them, which go where they go. And a digit
+//! may be one of the row that a place is in: with passes for these behind the others, rows are sorted each by itself. Rows that a block
+//! has room for want no passes: [`rows`] sorts them in one launch.
 
 use bytemuck::Pod;
 use cuda_block::storage;
-use cuda_std::hint;
+use cuda_std::bits::byte_perm;
 use cuda_std::prelude::*;
-use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 
 use crate::matmul::unroll;
 
+pub mod control;
+mod look_back;
 pub mod rows;
 pub mod search;
+mod tile;
 
-/// Threads of a block: one for each digit.
-pub const THREADS: usize = DIGITS;
+use control::Control;
+use look_back::LookBack;
+use tile::{Counters, Elements, Exchange};
 
-/// Blocks that ptxas makes room for on a multiprocessor.
-const BLOCKS: usize = 4;
+/// Threads of a block that moves elements.
+pub const THREADS: usize = 384;
+
+/// Blocks of them that ptxas makes room for on a multiprocessor.
+const BLOCKS: usize = 2;
+
+/// Threads of a block that counts digits.
+pub const COUNTING_THREADS: usize = 512;
+
+/// Blocks of them that ptxas makes room for on a multiprocessor, and that the launch has for each.
+pub const COUNTING_BLOCKS: usize = 2;
 
 /// Bits of a digit.
 pub const DIGIT_BITS: u32 = 8;
@@ -41,11 +49,8 @@ pub const DIGIT_BITS: u32 = 8;
 /// Digits that there are.
 pub const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// Warps of a block.
-const WARPS: usize = THREADS / WARP_SIZE as usize;
-
 /// Elements of a thread, at most.
-const MOST_ITEMS: usize = 16;
+const MOST_ITEMS: usize = 22;
 
 /// The bits of an element.
 pub trait Word: Pod + Ord + Send + Sync {
@@ -67,8 +72,14 @@ pub trait Word: Pod + Ord + Send + Sync {
     /// Its key counted from the greatest on, one for all that are equal.
     fn key_from_greatest(self, pass: Pass) -> Self;
 
-    /// Its key from the lowest bit of the digit on.
-    fn digit(self, pass: Pass) -> u32;
+    /// The greatest key.
+    const LAST_KEY: Self;
+
+    /// A key's byte, as [`selector`](Self::selector) names it.
+    fn byte(self, selector: u32) -> u32;
+
+    /// What names the byte whose lowest bit has that number.
+    fn selector(bit: u32) -> u32;
 }
 
 macro_rules! words {
@@ -124,22 +135,32 @@ macro_rules! words {
                 !self.equal_keys(pass)[1]
             }
 
+            const LAST_KEY: Self = $type::MAX;
+
             #[inline(always)]
-            fn digit(self, pass: Pass) -> u32 {
-                self.key(pass).wrapping_shr(pass.shift) as u32
+            fn byte(self, selector: u32) -> u32 {
+                // The upper half of fewer bits is 0, which is where the other bytes are from.
+                let byte = byte_perm(self as u32, (self as u64 >> 32) as u32, selector);
+                if size_of::<Self>() > 4 { byte & 0xff } else { byte }
+            }
+
+            #[inline(always)]
+            fn selector(bit: u32) -> u32 {
+                let byte = bit / DIGIT_BITS;
+                if size_of::<Self>() > 4 { byte } else { 0x4440 | byte }
             }
         }
     )*};
 }
 
 words! {
-    u8: 16;
-    u16: 16;
-    u32: 16;
-    u64: 8;
+    u8: 22;
+    u16: 22;
+    u32: 22;
+    u64: 11;
 }
 
-/// Elements of a tile, which is a block's.
+/// Elements of a tile, which is a block's that moves elements.
 pub const fn tile_len<T: Word>() -> usize {
     THREADS * T::ITEMS
 }
@@ -163,361 +184,212 @@ pub struct Pass {
     pub row_len: u32,
 }
 
-/// The elements of a thread, some of them behind the end.
-#[derive(Clone, Copy)]
-struct Elements<'a, T> {
-    /// Those of the tile, and what is behind it.
-    words: &'a [T],
-    /// Their places, as far as there are any.
-    places: &'a [u32],
-    /// How many elements the tile has.
-    len: u32,
-    /// The number of the tile's first element.
-    start: usize,
-    /// The number in the tile of the thread's first element; the others are 32 apart each.
-    first: u32,
-}
-
-impl<'a, T: Word> Elements<'a, T> {
-    /// Those of this thread: a warp has a part of the block's tile for itself.
-    #[inline(always)]
-    fn of_thread(words: &'a [T], places: &'a [u32]) -> Self {
-        let start = (thread::block_idx_x() as usize).wrapping_mul(tile_len::<T>());
-        // SAFETY (of both): what is cut off is no longer than all.
-        let words = unsafe { words.get_unchecked(Ord::min(start, words.len())..) };
-        let places = unsafe { places.get_unchecked(Ord::min(start, places.len())..) };
-        Self {
-            words,
-            places,
-            len: Ord::min(words.len(), tile_len::<T>()) as u32,
-            start,
-            first: warp::uniform(warp::warp_id()) * T::ITEMS as u32 * WARP_SIZE + warp::lane_id(),
-        }
-    }
-
-    /// The number of an element in the tile.
-    #[inline(always)]
-    fn number(self, item: usize) -> u32 {
-        self.first.wrapping_add(item as u32 * WARP_SIZE)
-    }
-
-    /// Whether there is such an element.
-    #[inline(always)]
-    fn has(self, item: usize) -> bool {
-        self.number(item) < self.len
-    }
-
-    /// An element; 0 behind the end.
-    #[inline(always)]
-    fn word(self, item: usize) -> T {
-        match self.has(item) {
-            // SAFETY: in bounds, as just asked; a single element is always aligned.
-            true => unsafe { self.words.load_vec_unchecked::<1>(self.number(item) as usize)[0] },
-            false => T::zeroed(),
-        }
-    }
-
-    /// Its place: its number, where there are no places.
-    #[inline(always)]
-    fn place(self, item: usize) -> u32 {
-        let number = self.number(item) as usize;
-        match number < self.places.len() {
-            // SAFETY: in bounds, as just asked; a single element is always aligned.
-            true => unsafe { self.places.load_vec_unchecked::<1>(number)[0] },
-            false => self.start.wrapping_add(number) as u32,
-        }
-    }
-
-    /// All elements.
-    #[inline(always)]
-    fn all(self) -> [T; MOST_ITEMS] {
-        cuda_std::array::from_fn(|item| match item < T::ITEMS {
-            true => self.word(item),
-            false => T::zeroed(),
-        })
-    }
-
-    /// Their digits in a pass. What is behind the end has the highest: in order it stays behind all others.
-    #[inline(always)]
-    fn digits(self, words: &[T; MOST_ITEMS], pass: Pass) -> [u32; MOST_ITEMS] {
-        let digit_of = |item: usize, digit: u32| match self.has(item) {
-            true => digit % DIGITS as u32,
-            false => DIGITS as u32 - 1,
-        };
-        match pass.row_len {
-            0 => cuda_std::array::from_fn(|item| digit_of(item, words[item].digit(pass))),
-            len => cuda_std::array::from_fn(|item| {
-                let row = self.place(item) / len;
-                digit_of(item, row.wrapping_shr(pass.shift))
-            }),
-        }
-    }
-}
-
-/// The counters of a warp: how often each digit has occurred.
-#[derive(Clone, Copy)]
-struct Counters {
-    /// [`DIGITS`] for each warp of the block.
-    all: Shared<u32>,
-    /// Where those of this warp begin.
-    first: usize,
-}
-
-impl Counters {
-    /// All 0.
-    ///
-    /// # Safety
-    ///
-    /// The block has [`THREADS`] threads, and `all` is as long as the field says.
-    ///
-    /// # Convergence
-    ///
-    /// All lanes of a warp call it.
-    #[inline(always)]
-    unsafe fn new(all: Shared<u32>) -> Self {
-        let first = warp::uniform(warp::warp_id()) as usize * DIGITS;
-        for step in 0..DIGITS / WARP_SIZE as usize {
-            let at = first + step * WARP_SIZE as usize + warp::lane_id() as usize;
-            // SAFETY: each warp of such a block has `DIGITS`.
-            unsafe { all.set_unchecked(at, 0) };
-        }
-        warp::sync_warp(FULL_MASK);
-        Self { all, first }
-    }
-
-    /// Counts a digit in each lane, and says how often it has occurred before, in lanes below this one too.
-    ///
-    /// # Convergence
-    ///
-    /// All lanes of the warp call it.
-    #[inline(always)]
-    fn count(self, digit: u32) -> u32 {
-        let same = warp::match_any_bits::<DIGIT_BITS>(FULL_MASK, digit);
-        let at = self.first + digit as usize % DIGITS;
-        // SAFETY: a warp has a counter for each digit.
-        let before = unsafe { self.all.get_unchecked(at) };
-        let below = (same & ((1 << warp::lane_id()) - 1)).count_ones();
-        // Lanes read what was before, the first of them writes.
-        warp::sync_warp(FULL_MASK);
-        if below == 0 {
-            // SAFETY: as above.
-            unsafe { self.all.set_unchecked(at, before.wrapping_add(same.count_ones())) };
-        }
-        warp::sync_warp(FULL_MASK);
-        before.wrapping_add(below)
-    }
-
-    /// Counts a digit in each lane, in any order: atomically, but once for all where they have the same, as those of small integers do.
-    ///
-    /// # Convergence
-    ///
-    /// All lanes of the warp call it.
-    #[inline(always)]
-    fn add(self, digit: u32) {
-        let of_first = warp::shuffle(FULL_MASK, digit, 0);
-        // SAFETY: a warp has a counter for each digit.
-        let counter = unsafe { self.all.atomic_unchecked(self.first + digit as usize % DIGITS) };
-        if !warp::all(FULL_MASK, digit == of_first) {
-            counter.fetch_add(1);
-        } else if warp::lane_id() == 0 {
-            counter.fetch_add(WARP_SIZE);
-        }
-    }
-
-    /// How often the digit has occurred in each warp, by the thread of that number.
-    ///
-    /// # Convergence
-    ///
-    /// All threads of the block have counted before, and come to a barrier.
-    #[inline(always)]
-    fn of_warps(self, digit: usize) -> [u32; WARPS] {
-        // SAFETY: each warp has a counter for each digit.
-        cuda_std::array::from_fn(|warp| unsafe { self.all.get_unchecked(warp * DIGITS + digit % DIGITS) })
-    }
-
-    /// Counts the digits of all elements of the lane's: how often each has occurred before in the warp's part of the tile, and above
-    /// 16 bits the digit.
-    ///
-    /// # Convergence
-    ///
-    /// All lanes of the warp call it.
-    #[inline(always)]
-    fn ranks<T: Word>(self, digits: &[u32; MOST_ITEMS]) -> [u32; MOST_ITEMS] {
-        // A tile has fewer elements than 16 bits have numbers.
-        const { assert!(tile_len::<T>() < 1 << 16 && T::ITEMS <= MOST_ITEMS) };
-        let mut ranks = [0u32; MOST_ITEMS];
-        unroll!(16, item => {
-            if item < T::ITEMS {
-                // In one register: the compiler would keep the digit, and its counter's place, too.
-                ranks[item] = hint::pinned(self.count(digits[item]) | digits[item] << 16);
-            }
-        });
-        ranks
-    }
-
-    /// Makes each counter of a digit the number of the tile's elements that come before the warp's first one that has it, and gives
-    /// how many have a lower digit. By the thread of the digit's number.
-    ///
-    /// # Convergence
-    ///
-    /// All threads of the block call it, have counted before, and come to a barrier.
-    #[inline(always)]
-    fn begin(self, digit: usize) -> u32 {
-        let counts = self.of_warps(digit);
-        let count = counts.iter().fold(0, |sum, &count| u32::wrapping_add(sum, count));
-        let (scanned, _) = storage![u32; WARPS].exclusive_scan::<THREADS>(count, 0, u32::wrapping_add);
-        let mut before = scanned.before;
-        for warp in 0..WARPS {
-            // SAFETY: each warp has a counter for each digit.
-            unsafe { self.all.set_unchecked(warp * DIGITS + digit % DIGITS, before) };
-            before = before.wrapping_add(counts[warp]);
-        }
-        scanned.before
-    }
-}
-
-/// A tile in shared memory, in the order of a pass.
-#[derive(Clone, Copy)]
-struct Tile<T> {
-    words: Shared<T>,
-    places: Shared<u32>,
-    digits: Shared<u8>,
-}
-
-impl<T: Word> Tile<T> {
-    /// Room for one.
-    #[inline(always)]
-    fn new() -> Self {
-        const { assert!(tile_len::<T>() * size_of::<T>() <= 8 * 8 * THREADS && T::ITEMS <= MOST_ITEMS) };
-        Self {
-            words: shared_array![u64; THREADS * 8].cast(),
-            places: shared_array![u32; THREADS * MOST_ITEMS],
-            digits: shared_array![u8; THREADS * MOST_ITEMS],
-        }
-    }
-
-    /// Puts all elements of this thread's where their [ranks](Counters::ranks) and the counters, which have [begun](Counters::begin),
-    /// say.
-    #[inline(always)]
-    fn fill(
-        self,
-        elements: Elements<'_, T>,
-        own: &[T; MOST_ITEMS],
-        ranks: &[u32; MOST_ITEMS],
-        counters: Counters,
-        has_places: bool,
-    ) {
-        for item in 0..T::ITEMS {
-            let digit = ranks[item] >> 16;
-            // SAFETY: the warp has a counter for each digit, which has 8 bits.
-            let before = unsafe { counters.all.get_unchecked(counters.first + digit as usize) };
-            // Ranks are the numbers of the tile's elements in order.
-            let rank = before.wrapping_add(ranks[item] & 0xffff) as usize % tile_len::<T>();
-            // SAFETY (of all): there is room for a tile.
-            unsafe {
-                self.words.set_unchecked(rank, own[item]);
-                self.digits.set_unchecked(rank, digit as u8);
-                if has_places {
-                    self.places.set_unchecked(rank, elements.place(item));
-                }
-            }
-        }
-    }
-}
-
-/// `counts[d * tiles + t]`: how many elements of tile `t` have digit `d` in this pass. A block of [`THREADS`] threads for each tile of
-/// [`tile_len`] elements. Without `places`, or behind their end, an element's place is its number.
-#[kernel(T = [u8, u16, u32, u64], max_threads = THREADS)]
-pub fn count_digits<T: Word>(words: &[T], places: &[u32], pass: Pass, counts: SliceMut<'_, u32>) {
-    if thread::block_dim_x() as usize != THREADS {
+/// Counts all digits of the elements' keys, and makes ready for a sort. `control` has [`control::len`] words, all 0, which say then where
+/// the elements with a digit begin after each pass, the digits of the numbers of `rows` rows, of `pass.row_len` elements each, included;
+/// and `states`, [`DIGITS`] for each tile of [`tile_len`] elements, are cleared. The launch has any number of blocks of
+/// [`COUNTING_THREADS`] threads. With fewer words of `control`, or more than 2^32 - 1 elements, nothing is done.
+#[kernel(T = [u8, u16, u32, u64], max_threads = COUNTING_THREADS, min_blocks = COUNTING_BLOCKS)]
+pub fn count_digits<T: Word>(
+    words: &[T],
+    pass: Pass,
+    rows: u32,
+    parts: u32,
+    control: SliceMut<'_, u64>,
+    states: SliceMut<'_, u32>,
+) {
+    let passes = size_of::<T>() + control::row_passes(rows);
+    let Some(control) = Control::new(control, passes, parts) else {
+        return;
+    };
+    if thread::block_dim_x() as usize != COUNTING_THREADS || words.len() > u32::MAX as usize {
         return;
     }
-    let elements = Elements::of_thread(words, places);
-    let digits = elements.digits(&elements.all(), pass);
-    // SAFETY: so many threads, as asked above, and so many counters.
-    let counters = unsafe { Counters::new(shared_array![u32; WARPS * DIGITS]) };
-    for item in 0..T::ITEMS {
-        counters.add(digits[item]);
+    let mut at = thread::index_1d();
+    while at < states.len() {
+        states.set(at, 0);
+        at += thread::stride_1d();
+    }
+
+    let counters = shared_array![u32; 8 * DIGITS];
+    let counted = size_of::<T>() * DIGITS;
+    let mut at = thread::thread_idx_x() as usize;
+    while at < counted {
+        counters.set(at, 0);
+        at += COUNTING_THREADS;
     }
     thread::sync_threads();
+    count_keys(words, pass, counters);
+    thread::sync_threads();
+    let mut at = thread::thread_idx_x() as usize;
+    while at < counted {
+        control.add_count(at / DIGITS, at % DIGITS, counters.get(at));
+        at += COUNTING_THREADS;
+    }
+
+    thread::sync_threads();
+    let is_last = shared_array![u32; 1];
+    if thread::thread_idx_x() == 0 {
+        is_last.set(0, u32::from(control.is_last_to_count()));
+    }
+    thread::sync_threads();
+    if is_last.get(0) == 0 {
+        return;
+    }
+    // All blocks have added what they have counted.
     let digit = thread::thread_idx_x() as usize;
-    let counts_of_warps = counters.of_warps(digit);
-    let mut count = counts_of_warps
-        .iter()
-        .fold(0, |sum, &count| u32::wrapping_add(sum, count));
-    if digit == DIGITS - 1 {
-        // Without what is behind the end.
-        count = count.wrapping_sub(tile_len::<T>() as u32 - elements.len);
-    }
-    let at = place_of(digit);
-    if at < counts.len() {
-        counts.set(at, count);
+    for number in 0..passes {
+        let mut count = 0;
+        if digit < DIGITS {
+            count = match number.checked_sub(size_of::<T>()) {
+                None => control.count(number, digit),
+                Some(of_row) => control::elements_of_rows(of_row, digit as u32, rows, pass.row_len),
+            };
+        }
+        let (scanned, _) =
+            storage![u32; COUNTING_THREADS / 32].exclusive_scan::<COUNTING_THREADS>(count, 0, u32::wrapping_add);
+        let are_alike = thread::sync_threads_or(count as usize == words.len());
+        if digit < DIGITS {
+            control.set_begin(number, 0, digit, scanned.before);
+        }
+        if digit == 0 && are_alike {
+            control.set_alike(number);
+        }
     }
 }
 
-/// Where the count of a digit in this block's tile is.
+/// Counts the digits of this block's elements, in any order: those of their lowest bytes first.
 #[inline(always)]
-fn place_of(digit: usize) -> usize {
-    digit
-        .wrapping_mul(thread::grid_dim_x() as usize)
-        .wrapping_add(thread::block_idx_x() as usize)
+fn count_keys<T: Word>(words: &[T], pass: Pass, counters: Shared<u32>) {
+    let add = |word: T| {
+        let key = word.key(pass);
+        for byte in 0..size_of::<T>() {
+            let digit = key.byte(T::selector(byte as u32 * DIGIT_BITS)) as usize;
+            // SAFETY: there are so many counters for each byte of a word.
+            unsafe { counters.atomic_unchecked(byte * DIGITS + digit) }.fetch_add(1);
+        }
+    };
+    let step = COUNTING_THREADS * T::ITEMS;
+    let mut start = thread::block_idx_x() as usize * step;
+    while start < words.len() {
+        let first = start + thread::thread_idx_x() as usize;
+        if words.len() - start >= step {
+            let mut loaded = [T::zeroed(); MOST_ITEMS];
+            unroll!(22, item => {
+                if item < T::ITEMS {
+                    // SAFETY: a whole step, as just asked; a single element is always aligned.
+                    loaded[item] = unsafe { words.load_vec_unchecked::<1>(first + item * COUNTING_THREADS)[0] };
+                }
+            });
+            unroll!(22, item => {
+                if item < T::ITEMS {
+                    add(loaded[item]);
+                }
+            });
+        } else {
+            let mut at = first;
+            while at < words.len() {
+                // SAFETY: in bounds, as just asked; a single element is always aligned.
+                add(unsafe { words.load_vec_unchecked::<1>(at)[0] });
+                at += COUNTING_THREADS;
+            }
+        }
+        start += step * thread::grid_dim_x() as usize;
+    }
 }
 
-/// Moves the elements to where those with a lower digit in this pass are before them, and those with the same one that were before
-/// them; and their places likewise. `before` is the exclusive scan of what [`count_digits()`] has counted, with a launch like this
-/// one. Places are not written without `places_out`. What has no place in the output, or no count, is left out, or goes anywhere.
+/// Pass `number` of `passes`: moves the elements to where those with a lower digit are before them, and those with the same one that
+/// were before them; and their places likewise. The first pass makes keys of the elements, and the last one by elements makes elements
+/// of the keys. Without `places`, or behind their end, an element's place is its number. Elements are not written without `words_out`,
+/// nor places without `places_out`.
+///
+/// The launch has a block of [`THREADS`] threads for each tile of [`tile_len`] elements. `tiles_of_part` is at most
+/// [`control::tiles_of_part`], and as many times as it goes into the tiles there are parts. `control` and `states` are as
+/// [`count_digits()`] with as many parts and the passes before this one have left them. With other contents elements go anywhere, or are
+/// left out, or the kernel waits for ever; with fewer words, or more than 2^32 - 1 elements, nothing is done.
 #[kernel(T = [u8, u16, u32, u64], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn move_by_digit<T: Word>(
     words: &[T],
     places: &[u32],
     pass: Pass,
-    before: &[u64],
+    number: u32,
+    passes: u32,
+    tiles_of_part: u32,
+    control: SliceMut<'_, u64>,
+    states: SliceMut<'_, u32>,
     words_out: SliceMut<'_, T>,
     places_out: SliceMut<'_, u32>,
 ) {
-    if thread::block_dim_x() as usize != THREADS {
+    if thread::block_dim_x() as usize != THREADS || number >= passes || words.len() > u32::MAX as usize {
         return;
     }
-    let elements = Elements::of_thread(words, places);
-    let own = elements.all();
-    let digits = elements.digits(&own, pass);
-    // SAFETY: so many threads, as asked above, and so many counters.
-    let counters = unsafe { Counters::new(shared_array![u32; WARPS * DIGITS]) };
-    let ranks = counters.ranks::<T>(&digits);
-    thread::sync_threads();
-
-    // A digit for each thread: how far its elements go from their place in the tile.
-    let digit = thread::thread_idx_x() as usize;
-    let lower = counters.begin(digit);
-    let ways = shared_array![u32; DIGITS];
-    let at = place_of(digit);
-    let way = match at < before.len() {
-        // SAFETY: in bounds, as just asked; a single element is always aligned.
-        true => (unsafe { before.load_vec_unchecked::<1>(at)[0] } as u32).wrapping_sub(lower),
-        false => 0,
+    let tiles = words.len().div_ceil(tile_len::<T>()) as u32;
+    let tiles_of_part = Ord::max(tiles_of_part, 1);
+    let Some(control) = Control::new(control, passes as usize, tiles.div_ceil(tiles_of_part)) else {
+        return;
     };
-    // SAFETY: one for each thread.
-    unsafe { ways.set_unchecked(digit, way) };
+    if states.len() / DIGITS < tiles as usize {
+        return;
+    }
+    let counters = Counters::new();
+    let ticket = shared_array![u32; 2];
+    if thread::thread_idx_x() == 0 {
+        ticket.set(0, control.ticket(number as usize));
+        ticket.set(1, u32::from(control.is_alike(number as usize)));
+    }
+    thread::sync_threads();
+    let tile = ticket.get(0);
+    if tile >= tiles {
+        return;
+    }
+    let ends = Ends {
+        is_first: number == 0,
+        is_last: number as usize + 1 == size_of::<T>(),
+    };
+    let elements = Elements::of_thread(words, places, tile as usize);
+    let own = elements.keys(pass, ends);
+    // SAFETY: as many states, as asked above; and not 0.
+    let look_back = unsafe { LookBack::new(control, states, number, tile, tiles_of_part) };
+    if ticket.get(1) != 0 {
+        elements.copy(&own, pass, ends, words_out, places_out);
+        look_back.pass_by();
+        return;
+    }
+    let digits = elements.digits(&own, pass);
+
+    // A digit for each of the first threads.
+    counters.count::<T>(&digits);
+    thread::sync_threads();
+    let digit = thread::thread_idx_x() as usize;
+    let count = counters.of_block(digit);
+    // Without what is behind the end.
+    let behind = if digit == DIGITS - 1 { elements.behind() } else { 0 };
+    look_back.publish(digit, count.wrapping_sub(behind));
+    let (scanned, _) = storage![u32; THREADS / 32].exclusive_scan::<THREADS>(count, 0, u32::wrapping_add);
+    counters.begin(digit, scanned.before);
     thread::sync_threads();
 
-    let tile = Tile::new();
-    tile.fill(elements, &own, &ranks, counters, !places_out.is_empty());
-    thread::sync_threads();
-    for item in 0..T::ITEMS {
-        let rank = item * THREADS + digit;
-        if (rank as u32) < elements.len {
-            // SAFETY (of all): the rank is one of a tile, a digit one of all; single elements are always aligned, and whether they
-            // are there is asked.
-            unsafe {
-                let way = ways.get_unchecked(tile.digits.get_unchecked(rank) as usize);
-                let to = way.wrapping_add(rank as u32) as usize;
-                if to < words_out.len() {
-                    words_out.set_vec_unchecked(to, [tile.words.get_unchecked(rank)]);
-                }
-                if to < places_out.len() {
-                    places_out.set_vec_unchecked(to, [tile.places.get_unchecked(rank)]);
-                }
-            }
-        }
+    let exchange = Exchange::<T>::new();
+    // SAFETY: a rank is less than the tile's length.
+    let ranks = counters.ranks::<T>(&digits, |item, rank| unsafe { exchange.set_word(rank, own[item]) });
+    if let Some(before) = look_back.find(digit, count.wrapping_sub(behind)) {
+        exchange.set_way(digit, before, scanned.before);
     }
+    thread::sync_threads();
+    if pass.row_len != 0 {
+        // Elements don't say in which row they are.
+        counters.keep_digits::<T>(&digits, &ranks);
+        thread::sync_threads();
+    }
+    let to = exchange.write_words(&elements, pass, ends, counters, words_out);
+    if !places_out.is_empty() {
+        thread::sync_threads();
+        exchange.write_places(&elements, &ranks, &to, places_out);
+    }
+}
+
+/// Whether a pass is the first of those by elements, or the last.
+#[derive(Clone, Copy)]
+struct Ends {
+    is_first: bool,
+    is_last: bool,
 }

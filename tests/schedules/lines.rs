@@ -146,7 +146,7 @@ fn top_k<T: Value + TopK>(run: &mut Run) {
 }
 
 fn sort<T: Value + Sort>(run: &mut Run) {
-    let x = run.array::<T, _>((2, 4100));
+    let x = run.array::<T, _>((2, 8500));
     run.keep(x.sort(Axis(1)));
     run.keep(x.argsort(Axis(1)));
     // A warp's rows, and those of several.

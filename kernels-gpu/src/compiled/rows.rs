@@ -104,14 +104,25 @@ macro_rules! top_ks {
 top_ks!(f32, f64, f16, bf16, i32);
 
 /// The parameters of [`count_digits`](fn@count_digits).
-pub type CountDigitsParams<W> = (&'static [W], &'static [u32], Pass, SliceMut<'static, u32>);
+pub type CountDigitsParams<W> = (
+    &'static [W],
+    Pass,
+    u32,
+    u32,
+    SliceMut<'static, u64>,
+    SliceMut<'static, u32>,
+);
 
 /// The parameters of [`move_by_digit`](fn@move_by_digit).
 pub type MoveByDigitParams<W> = (
     &'static [W],
     &'static [u32],
     Pass,
-    &'static [u64],
+    u32,
+    u32,
+    u32,
+    SliceMut<'static, u64>,
+    SliceMut<'static, u32>,
     SliceMut<'static, W>,
     SliceMut<'static, u32>,
 );

@@ -43,8 +43,11 @@ macro_rules! unroll {
     (16, $i:ident => $body:block) => {
         unroll!(@ 16, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
+    (22, $i:ident => $body:block) => {
+        unroll!(@ 22, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21)
+    };
     ($count:expr, $i:ident => $body:block) => {
-        const { assert!($count <= 8, "a block is repeated 16 times, or 8 at most") };
+        const { assert!($count <= 8, "a block is repeated 22 or 16 times, or 8 at most") };
         unroll!(@ $count, $i, $body, 0 1 2 3 4 5 6 7)
     };
     (@ $count:expr, $i:ident, $body:block, $($value:literal)*) => {$(
@@ -61,8 +64,11 @@ macro_rules! unroll {
     (16, $i:ident => $body:block) => {
         unroll!(@ 16, $i, $body)
     };
+    (22, $i:ident => $body:block) => {
+        unroll!(@ 22, $i, $body)
+    };
     ($count:expr, $i:ident => $body:block) => {
-        const { assert!($count <= 8, "on a GPU a block is repeated 16 times, or 8 at most") };
+        const { assert!($count <= 8, "on a GPU a block is repeated 22 or 16 times, or 8 at most") };
         unroll!(@ $count, $i, $body)
     };
     (@ $count:expr, $i:ident, $body:block) => {{

@@ -258,13 +258,55 @@ pub fn match_any(mask: u32, value: u64) -> u32 {
 /// Not by `match.any`, which takes three times as long in a sort's counts of digits.
 #[inline(always)]
 pub fn match_any_bits<const BITS: u32>(mask: u32, value: u32) -> u32 {
+    let minus_one = hidden_minus_one();
+    let lanes_like = |bit: u32| {
+        // One test for the ballot and for what follows: of a bit that it knows LLVM makes two different ones.
+        let bit = opaque(value & 1 << bit);
+        let mut lanes = ballot(mask, bit != 0);
+        // Where the bit is 0, the lanes that have not set it: by a product, since multiplications have a unit that has nothing else to
+        // do here. A sort waits for the one that tests and combines bits, and to choose between these lanes and the others takes two
+        // instructions of that.
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                "{{", ".reg .pred %is_set;", "setp.ne.u32 %is_set, {1}, 0;", "@!%is_set mad.lo.u32 {0}, {0}, {2}, {2};", "}}",
+                inout(reg32) lanes, in(reg32) bit, in(reg32) minus_one, options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        lanes
+    };
     let mut same = mask;
-    for bit in 0..BITS {
-        let is_set = value >> bit & 1 != 0;
-        let lanes = ballot(mask, is_set);
-        same &= if is_set { lanes } else { !lanes };
+    let mut bit = 0;
+    while bit + 1 < BITS {
+        let (lanes, others) = (lanes_like(bit), lanes_like(bit + 1));
+        // Two at once, which the compilers do not see.
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                "lop3.b32 {0}, {0}, {1}, {2}, 0x80;",
+                inout(reg32) same, in(reg32) lanes, in(reg32) others, options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        bit += 2;
+    }
+    if bit < BITS {
+        same &= lanes_like(bit);
     }
     same
+}
+
+/// All ones. A product by it the compilers leave, for they do not know the size that it is made of, which is far below 2^31.
+#[inline(always)]
+fn hidden_minus_one() -> u32 {
+    let minus_one;
+    // SAFETY: a special register.
+    unsafe {
+        asm!(
+            "mov.u32 {0}, %dynamic_smem_size;", "shr.u32 {0}, {0}, 31;", "sub.u32 {0}, {0}, 1;",
+            out(reg32) minus_one, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    minus_one
 }
 
 /// Prints `bytes`, text that ends in a zero byte.
