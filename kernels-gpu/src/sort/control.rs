@@ -50,13 +50,9 @@ pub const fn row_passes(rows: u32) -> usize {
 /// than 2^32.
 pub fn elements_of_rows(number: usize, digit: u32, rows: u32, row_len: u32) -> u32 {
     let shift = number as u32 * DIGIT_BITS;
-    let (rows, digits) = (u64::from(rows), DIGITS as u64);
     // Rows with the digit follow one another, as many as there are lower numbers, and then others come.
-    let (cycles, rest) = (
-        (rows >> shift) / digits,
-        rows - ((rows >> shift) / digits * digits << shift),
-    );
-    let whole = cycles << shift;
+    let (rows, cycle) = (u64::from(rows), (DIGITS as u64) << shift);
+    let (whole, rest) = ((rows / cycle) << shift, rows % cycle);
     let in_rest = rest.saturating_sub(u64::from(digit) << shift);
     let more = Ord::min(in_rest, 1 << shift);
     ((whole + more) as u32).wrapping_mul(row_len)

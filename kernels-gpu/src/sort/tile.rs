@@ -146,22 +146,25 @@ impl<'a, T: Word> Elements<'a, T> {
     #[inline(always)]
     pub(super) fn digits(self, own: &[T; MOST_ITEMS], pass: Pass) -> Digits {
         let mut digits = [0; MOST_ITEMS];
-        if pass.row_len == 0 {
-            let selector = T::selector(pass.shift);
-            unroll!(22, item => {
-                digits[item] = own[item].byte(selector);
-            });
-        } else {
-            let places = self.all_places();
-            unroll!(22, item => {
-                if item < T::ITEMS {
-                    let row = places[item] / pass.row_len;
-                    digits[item] = match self.in_tile(item) < self.len {
-                        true => row.wrapping_shr(pass.shift) % DIGITS as u32,
-                        false => DIGITS as u32 - 1,
-                    };
-                }
-            });
+        match pass.row_len {
+            0 => {
+                let selector = T::selector(pass.shift);
+                unroll!(22, item => {
+                    digits[item] = own[item].byte(selector);
+                });
+            }
+            row_len => {
+                let places = self.all_places();
+                unroll!(22, item => {
+                    if item < T::ITEMS {
+                        let row = places[item] / row_len;
+                        digits[item] = match self.in_tile(item) < self.len {
+                            true => row.wrapping_shr(pass.shift) % DIGITS as u32,
+                            false => DIGITS as u32 - 1,
+                        };
+                    }
+                });
+            }
         }
         Digits::new(digits)
     }
