@@ -51,8 +51,8 @@ pub const fn row_passes(rows: u32) -> usize {
 pub fn elements_of_rows(number: usize, digit: u32, rows: u32, row_len: u32) -> u32 {
     let shift = number as u32 * DIGIT_BITS;
     // Rows with the digit follow one another, as many as there are lower numbers, and then others come.
-    let (rows, cycle) = (u64::from(rows), (DIGITS as u64) << shift);
-    let (whole, rest) = ((rows / cycle) << shift, rows % cycle);
+    let (rows, cycle_bits) = (u64::from(rows), shift + DIGIT_BITS);
+    let (whole, rest) = ((rows >> cycle_bits) << shift, rows & ((1 << cycle_bits) - 1));
     let in_rest = rest.saturating_sub(u64::from(digit) << shift);
     let more = Ord::min(in_rest, 1 << shift);
     ((whole + more) as u32).wrapping_mul(row_len)
