@@ -81,7 +81,8 @@ fn key(device: &Device) -> String {
         .compute_capability
         .or(properties.tensor_cores)
         .unwrap_or_default();
-    format!("{major}.{minor} {}", properties.multiprocessors)
+    let name: Vec<&str> = properties.name.split_whitespace().collect();
+    format!("{major}.{minor} {} {}", properties.multiprocessors, name.join("_"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

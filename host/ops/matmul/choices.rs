@@ -87,7 +87,7 @@ impl Choice {
 /// What one entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// Compute capability, major and minor, and the number of multiprocessors.
+    /// Of any name: compute capability, major and minor, and the number of multiprocessors.
     device: [u32; 3],
     factors: Factors,
     /// Whether neighbours of each operand lie along k.
@@ -121,9 +121,14 @@ fn rounded_log2(length: usize) -> u32 {
     whole + u32::from(square > 1 << (2 * whole + 1))
 }
 
-/// Choices by what they are for.
+/// Choices by what they are for: of each key those of devices of one name, or of all.
 #[derive(Debug, Default)]
-struct Table(HashMap<Key, Choice>);
+struct Table(HashMap<Key, Vec<(Option<String>, Choice)>>);
+
+/// Whether a device's name is `word`, which has `_` for the spaces.
+fn is_name(word: &str, name: &str) -> bool {
+    name.split_whitespace().collect::<Vec<_>>().join("_") == word
+}
 
 impl Table {
     /// Reads a table: a line for each entry, of words between spaces, as choices.txt describes it.
@@ -132,36 +137,40 @@ impl Table {
         let entries = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let mut table = Self::default();
         for (line, number) in entries {
-            let (key, choice) = entry(line).map_err(|problem| format!("line {number}: {problem}: {line}"))?;
-            if table.0.insert(key, choice).is_some() {
+            let (key, name, choice) = entry(line).map_err(|problem| format!("line {number}: {problem}: {line}"))?;
+            let of_key = table.0.entry(key).or_default();
+            if of_key.iter().any(|(other, _)| *other == name) {
                 return Err(format!("line {number}: there is an entry for this already: {line}"));
             }
+            of_key.push((name, choice));
         }
         Ok(table)
+    }
+
+    /// The choice for a device of that name: its own, or that of all.
+    fn choice(&self, key: &Key, device: &str) -> Option<Choice> {
+        let of_key = self.0.get(key)?;
+        let of_name = |(name, _): &&(Option<String>, Choice)| name.as_deref().is_some_and(|name| is_name(name, device));
+        let of_all = || of_key.iter().find(|(name, _)| name.is_none());
+        of_key.iter().find(of_name).or_else(of_all).map(|&(_, choice)| choice)
     }
 }
 
 /// One line of a table.
-fn entry(line: &str) -> std::result::Result<(Key, Choice), &'static str> {
+fn entry(line: &str) -> std::result::Result<(Key, Option<String>, Choice), &'static str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (words, transposed) = match words.split_last() {
         Some((&"transposed", words)) => (words, true),
         _ => (words.as_slice(), false),
     };
-    let &[
-        capability,
-        multiprocessors,
-        factors,
-        layout,
-        m,
-        n,
-        k,
-        kernel,
-        tile,
-        parts,
-    ] = words
-    else {
-        return Err("wanted ten words, and perhaps `transposed`");
+    let (device, words) = words.split_at(words.len().saturating_sub(8));
+    let (capability, multiprocessors, name) = match *device {
+        [capability, multiprocessors] => (capability, multiprocessors, None),
+        [capability, multiprocessors, name] => (capability, multiprocessors, Some(name.to_owned())),
+        _ => return Err("wanted ten words, perhaps a name behind the first two, and perhaps `transposed`"),
+    };
+    let &[factors, layout, m, n, k, kernel, tile, parts] = words else {
+        return Err("wanted eight words behind the device's");
     };
     let number = |word: &str| word.parse::<u32>().map_err(|_| "wanted a number");
     let (major, minor) = capability
@@ -209,7 +218,7 @@ fn entry(line: &str) -> std::result::Result<(Key, Choice), &'static str> {
         along_k,
         shape: [number(m)?, number(n)?, number(k)?],
     };
-    Ok((key, choice))
+    Ok((key, name, choice))
 }
 
 /// The table that products are looked up in; none before the first.
@@ -241,8 +250,9 @@ pub(super) fn choice(factors: Factors, of: &GemmShape, stream: &Stream) -> Resul
     if table.0.is_empty() {
         return Ok(None);
     }
-    let key = Key::of(factors, of, stream.backend().properties());
-    Ok(key.and_then(|key| table.0.get(&key).copied()))
+    let properties = stream.backend().properties();
+    let key = Key::of(factors, of, properties);
+    Ok(key.and_then(|key| table.choice(&key, &properties.name)))
 }
 
 /// Has products of matrices done as the table in `text` says, in this process and from now on: by which kernel, in tiles of
@@ -255,7 +265,7 @@ pub(super) fn choice(factors: Factors, of: &GemmShape, stream: &Stream) -> Resul
 /// # Determinism
 ///
 /// Products of `f32` and `f64` have the same bits by each choice, but that sums of `f64` which underflow to −0 are 0 on
-/// tensor cores, and that those of a long k on Hopper may be in parts ([`matmul`](crate::DeviceArrayRef::matmul)). Those of `f16`, `bf16` and TF32 do not: each kernel, and each number of parts, adds up in another order. With
+/// tensor cores, and that those of a long k on Hopper may be in parts, of `f32` only where no choice is made ([`matmul`](crate::DeviceArrayRef::matmul)). Those of `f16`, `bf16` and TF32 do not: each kernel, and each number of parts, adds up in another order. With
 /// one table they do not change from run to run.
 ///
 /// # Errors
@@ -266,8 +276,9 @@ pub(super) fn choice(factors: Factors, of: &GemmShape, stream: &Stream) -> Resul
 /// # Examples
 ///
 /// ```
-/// // On a GPU of compute capability 9.0 with 132 multiprocessors.
+/// // On a GPU of compute capability 9.0 with 132 multiprocessors; then on one of that name alone.
 /// warpsmith::ops::set_matmul_choices("9.0 132 half nn 12 12 12 wgmma 256 1")?;
+/// warpsmith::ops::set_matmul_choices("9.0 132 NVIDIA_H200 half nn 12 12 12 wgmma 256 1")?;
 /// assert!(warpsmith::ops::set_matmul_choices("9.0 132 half nn 12 12 12 wgmma 250 1").is_err());
 /// # Ok::<(), warpsmith::Error>(())
 /// ```
@@ -301,7 +312,10 @@ mod tests {
     #[test]
     fn entries_are_read() {
         let table = Table::parse("# one\n\n 9.0 132 half tn 4 13 13  wgmma 128 4 transposed\n").unwrap();
-        let (key, choice) = table.0.iter().next().unwrap();
+        let (key, of_key) = table.0.iter().next().unwrap();
+        let [(None, choice)] = of_key.as_slice() else {
+            panic!("one entry, for devices of any name: {of_key:?}");
+        };
         assert_eq!(
             (key.device, key.along_k, key.shape),
             ([9, 0, 132], [false; 2], [4, 13, 13])
@@ -311,6 +325,29 @@ mod tests {
             (Some(128), None)
         );
         assert_eq!(Some(choice.cut), Cut::new(4, true));
+    }
+
+    /// Devices with as many multiprocessors may have other memory.
+    #[test]
+    fn a_device_has_its_own_choice_ahead_of_that_of_all() {
+        let mut lines = "9.0 132 half nn 6 13 13 wgmma 64 1\n".to_owned();
+        lines +=
+            "9.0 132 NVIDIA_H200 half nn 6 13 13 wgmma 128 1\n9.0 132 NVIDIA_H100_PCIe half nn 6 13 13 wgmma 192 1\n";
+        let table = Table::parse(&lines).unwrap();
+        let key = *table.0.keys().next().unwrap();
+        let tile = |device: &str| table.choice(&key, device).map(|choice| choice.tile);
+        assert_eq!(
+            ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H100", "NVIDIA H200 NVL"].map(tile),
+            [Some(128), Some(192), Some(64), Some(64)]
+        );
+        let named = lines.lines().skip(1).collect::<Vec<_>>().join("\n");
+        let table = Table::parse(&named).unwrap();
+        assert_eq!(table.choice(&key, "NVIDIA H100 80GB HBM3"), None);
+        assert!(
+            Table::parse(&format!("{named}\n{named}"))
+                .unwrap_err()
+                .contains("already")
+        );
     }
 
     #[test]
