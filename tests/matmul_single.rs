@@ -8,7 +8,9 @@ use cuda_std::tma::Swizzle;
 use kernels_gpu::compiled::SimtParams;
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{KMajor, MnMajor};
-use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
+use kernels_gpu::matmul::simt::{
+    SimtShape, gemm_simt, handed_len, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n, warps,
+};
 use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
 use warpsmith::{DeviceArray, LaunchConfig, Stream};
 
@@ -42,6 +44,8 @@ struct Product<'a> {
     a: ArrayView3<'a, f32>,
     b: ArrayView3<'a, f32>,
     blocks: u32,
+    /// Whether the tiles of the last rounds are cut along k, where there are as many as blocks.
+    shares: bool,
     scaling: Scaling,
 }
 
@@ -59,7 +63,13 @@ impl Product<'_> {
     /// Launches `K`, of which a thread has so many columns, and checks what it gives.
     #[track_caller]
     fn check<K: Kernel<Params = SimtParams>>(&self, stream: &Stream, columns: usize, along_k: bool) {
-        let Self { a, b, blocks, scaling } = *self;
+        let Self {
+            a,
+            b,
+            blocks,
+            shares,
+            scaling,
+        } = *self;
         let ((a_batch, m, k), (b_batch, _, n)) = (a.dim(), b.dim());
         let a_lies = if along_k { a } else { a.permuted_axes([0, 2, 1]) };
         let (x, y) = (operand(stream, a_lies), operand(stream, b));
@@ -75,15 +85,23 @@ impl Product<'_> {
         let y = y
             .tensor_map(&[1, tile_k(columns), tile_n(columns)], Swizzle::None)
             .unwrap();
+        let batch = a_batch.max(b_batch);
+        let tiles = (batch * m.div_ceil(tile_m(columns)) * n.div_ceil(tile_n(columns))) as u32;
+        let cut = match tiles % blocks {
+            last if shares && last > 0 && tiles > blocks => blocks + last,
+            _ => 0,
+        };
         let shape = SimtShape {
-            batch: a_batch.max(b_batch) as u32,
+            batch: batch as u32,
             m: m as u32,
             n: n as u32,
             k: k as u32,
             a_step: (a_batch > 1).into(),
             b_step: (b_batch > 1).into(),
+            whole: tiles - cut,
+            share: (cut * k.div_ceil(tile_k(columns)) as u32).div_ceil(blocks),
         };
-        let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
+        let mut c = DeviceArray::from_elem(stream, (batch, m, n), scaling.old).unwrap();
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),
             ..LaunchConfig::new(blocks, threads(columns) as u32)
@@ -93,6 +111,9 @@ impl Product<'_> {
             DeviceArray::zeros(stream, 0).unwrap(),
             DeviceArray::from_ndarray(stream, &Array1::from(added)).unwrap(),
         );
+        let handing = if cut > 0 { blocks as usize } else { 0 };
+        let mut partials = DeviceArray::from_elem(stream, handing * handed_len(columns), f32::NAN).unwrap();
+        let mut flags = DeviceArray::<u32, _>::zeros(stream, handing * warps(columns)).unwrap();
         let Scaling { alpha, beta, .. } = scaling;
         let args = (
             &x,
@@ -104,17 +125,26 @@ impl Product<'_> {
             EpiloguePlan::default(),
             &none,
             &added,
+            &mut partials,
+            &mut flags,
         );
         // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for, and the one element that is
         // added is that of all places.
         unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
         let what = format!("{m} × {n} × {k} by {columns} columns, along k {along_k}");
         check(c.to_ndarray().unwrap().view(), a, b, scaling, &what);
+        let flags = flags.to_ndarray().unwrap();
+        assert!(flags.iter().all(|&flag| flag == 0), "{what}: {flags}");
     }
 }
 
 /// Tiles of all sizes.
-fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: u32, scaling: Scaling) {
+fn check_kernels(batches: [usize; 2], extents: [usize; 3], blocks: u32, scaling: Scaling) {
+    check_shares(false, batches, extents, blocks, scaling);
+}
+
+/// Tiles of all sizes, of which those that may be are cut along k, if that is said.
+fn check_shares(shares: bool, [a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: u32, scaling: Scaling) {
     let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
     for device in devices() {
         let stream = device.default_stream();
@@ -122,10 +152,21 @@ fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: 
             a: a.view(),
             b: b.view(),
             blocks,
+            shares,
             scaling,
         };
         product.check_all(stream);
     }
+}
+
+/// Of each size there are more tiles than blocks, and no multiple: what one block begins another one ends.
+#[test]
+fn tiles_that_are_cut_along_k() {
+    for scaling in SCALINGS {
+        check_shares(true, [1, 1], [150, 520, 50], 4, scaling);
+    }
+    check_shares(true, [2, 2], [130, 300, 7], 3, PLAIN);
+    check_shares(true, [1, 1], [150, 520, 200], 5, PLAIN);
 }
 
 #[test]
@@ -188,6 +229,7 @@ fn negative_zero() {
                 a: a.view(),
                 b: b.view(),
                 blocks: 1,
+                shares: false,
                 scaling: PLAIN,
             };
             product.check_all(device.default_stream());

@@ -74,6 +74,9 @@ pub(super) fn wide(run: &mut Run) {
         // One narrow tile, of which either has a part of k.
         let operands = Operands::<f64>::new(run, [30, 60, 260], "nt");
         run.keep(operands.a().matmul(&operands.b()));
+        // Five tiles for two multiprocessors, which are cut along k.
+        let operands = Operands::<f32>::new(run, [30, 300, 360], "nn");
+        run.keep(operands.a().matmul(&operands.b()));
         by_choices::<f32>(
             run,
             "f32",

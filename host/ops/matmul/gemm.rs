@@ -235,8 +235,9 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
     ///   device, whichever kernel is chosen, but that a product of `f32` with one row or one column is that of
-    ///   [`matvec`](Self::matvec), that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
-    ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: there the bits
+    ///   [`matvec`](Self::matvec), that on Hopper, where the result of `f32` has few tiles, a k of some hundreds or more is cut into up to
+    ///   32 parts, which are then added in a fixed order, that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
+    ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: where k is cut the bits
     ///   depend on the device's number of multiprocessors, on the number of products of a batch, and on whether operands have to be
     ///   copied. An element's error is at most `k u Σ|a||b|`.
     /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on, of `f16` from Turing on, does
@@ -256,7 +257,9 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
     ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);
     /// * `f32` on Hopper: tiles of 128 × 256, 64 × 128 or 32 × 64, by blocks that take several in turn, and whose operands
-    ///   the tensor memory accelerator copies, but small products with an operand that it cannot read;
+    ///   the tensor memory accelerator copies, but small products with an operand that it cannot read; where the last round of
+    ///   tiles would leave multiprocessors idle, its tiles are cut along k, and sums that one block began another one ends;
+    ///   where k is cut into parts, these take the memory of as many results;
     /// * `f16` and `bf16` on Hopper: the same by tensor cores, tiles of 128 × 64 to 128 × 256 (CUTLASS 3, NVIDIA, 2023);
     /// * `f16` and `bf16` on other GPUs from Ampere on: tiles of 64 × 64 to 128 × 256, a block each (CUTLASS 2, NVIDIA,
     ///   2020);

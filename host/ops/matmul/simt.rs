@@ -4,29 +4,70 @@
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::SimtParams;
 use kernels_gpu::matmul::gemm::{GemmShape, KMajor, MnMajor};
-use kernels_gpu::matmul::simt::{SimtShape, blocks, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
-use ndarray::{Dimension, Ix3};
+use kernels_gpu::matmul::simt::{
+    SimtShape, blocks, gemm_simt, handed_len, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n, warps,
+};
+use ndarray::{Dimension, Ix1, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
-use super::finish::Finish;
+use super::finish::{self, Finish};
 use super::gemm::{self, Multiplication, best_size};
 use super::gemv::by_vector;
 use super::hopper::is_hopper;
 use super::operand::{Mapped, can_be_mapped, coordinates};
+use super::split::{Cut, Parts};
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorType};
+use crate::view::DeviceView;
 
-/// The columns of a thread's tile, and what an element of a block's tile costs, where one of the largest tiles of the other
-/// kernel costs 40: as measured on an H200.
-const SIZES: [(usize, usize); 3] = [(16, 29), (8, 32), (4, 42)];
+/// A size of tiles, and what it costs, where an element of one of the largest tiles of the other kernel costs 40: as measured on an
+/// H100, where that times k, 6 000 000, is a microsecond.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Of a thread's tile.
+    columns: usize,
+    /// An element of a block's tile, where multiprocessors have several blocks at a time, and where they have one.
+    element: [usize; 2],
+    /// To hand over the sums of a tile for each block, in the same unit times k.
+    handing_over: usize,
+}
+
+const SIZES: [Size; 3] = [
+    Size {
+        columns: 16,
+        element: [29, 29],
+        handing_over: 24_000_000,
+    },
+    Size {
+        columns: 8,
+        element: [32, 36],
+        handing_over: 18_000_000,
+    },
+    Size {
+        columns: 4,
+        element: [42, 45],
+        handing_over: 12_000_000,
+    },
+];
 
 /// What it costs to copy an operand, small as it may be, in the same unit times k: some 4 µs.
 const COPY: usize = 25_000_000;
 
-/// Multiplies on that stream: a matrix by a vector as `matvec`, and else by either kernel with the same bits.
+/// The same for each of its elements, which are read and written.
+const COPY_ELEMENT: usize = 12;
+
+/// What it costs to add up the sums of parts of k, in the same unit times k: a launch, some 3 µs, and, for each sum of a part, 8 bytes
+/// that are written and read.
+const ADDING: [usize; 2] = [18_000_000, 16];
+
+/// Into how many parts k is cut at most.
+const MOST_PARTS: usize = 32;
+
+/// Multiplies on that stream: a matrix by a vector as `matvec`, and else by either kernel, with the same bits but where k is cut.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
@@ -36,53 +77,83 @@ pub(super) fn multiply<D: Dimension>(
     if by_vector(&product, stream, out, finish)? {
         return Ok(());
     }
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let of = &product.shape;
-    let choice = choices::choice(Factors::F32, of, stream)?;
-    let elsewhere = choice.and_then(|choice| choice.tile_of(Chosen::Gemm));
-    let by_this = is_hopper(stream) && finish.alpha != 0.0 && elsewhere.is_none();
-    let Some(shape) = simt_shape(of).filter(|_| by_this) else {
+    let choice = choices::choice(Factors::F32, &product.shape, stream)?;
+    let tile_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
+    let elsewhere = tile_of(Chosen::Gemm);
+    let able = is_hopper(stream) && finish.alpha != 0.0 && elsewhere.is_none() && can_be_counted(&product.shape);
+    let plan = able
+        .then(|| Plan::of(&product, stream, tile_of(Chosen::Simt)))
+        .flatten();
+    let Some(plan) = plan else {
         return product.run_by(elsewhere, stream, out, finish);
     };
-    // Both with k in the middle and their lines last, but for `a` where the kernel takes it along k, and it lies so.
-    let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
-    let (a, a_along_k) = (
-        product
-            .a
-            .laid_out(Ix3(batch(of.a), of.k, of.m), vec![of.a[0], of.a[2], of.a[1]]),
-        product.a.laid_out(Ix3(batch(of.a), of.m, of.k), of.a.to_vec()),
-    );
-    let b = product
-        .b
-        .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]);
-    let (a_lies, b_lies) = (can_be_mapped(&a), can_be_mapped(&b));
-    let along_k = !a_lies && can_be_mapped(&a_along_k);
-    let copies = |columns| usize::from(!(a_lies || columns < 16 && along_k)) + usize::from(!b_lies);
-    let chosen = choice.and_then(|choice| {
-        SIZES
-            .map(|(columns, _)| columns)
-            .into_iter()
-            .find(|&columns| choice.tile_of(Chosen::Simt) == Some(tile_n(columns)))
-    });
-    let Some(columns) = chosen.or_else(|| best_columns(of, multiprocessors, copies)) else {
-        return product.run(stream, out, finish);
+    let Some(cut) = plan.cut() else {
+        return by_tiles(&product, plan, stream, out, finish);
     };
-    let along_k = columns < 16 && along_k;
+    let parts = cut.product(&product);
+    let GemmShape { batch, m, n, .. } = parts.shape;
+    let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
+    by_tiles(&parts, plan, stream, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
+    let parts = Parts {
+        sums,
+        transposed: false,
+    };
+    finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)
+}
+
+/// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles.
+struct Operands<'a> {
+    a: DeviceView<'a, f32, Ix3>,
+    a_along_k: DeviceView<'a, f32, Ix3>,
+    b: DeviceView<'a, f32, Ix3>,
+}
+
+impl<'a> Operands<'a> {
+    fn of<D: Dimension>(product: &'a Multiplication<'_, f32, D>) -> Self {
+        let of = &product.shape;
+        let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
+        let a = |lines, strides: [usize; 3]| product.a.laid_out(lines, strides.to_vec());
+        Self {
+            a: a(Ix3(batch(of.a), of.k, of.m), [of.a[0], of.a[2], of.a[1]]),
+            a_along_k: a(Ix3(batch(of.a), of.m, of.k), of.a),
+            b: product
+                .b
+                .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]),
+        }
+    }
+
+    /// Whether the left one is taken along k, where the kernel can: it lies so.
+    fn lie_along_k(&self) -> bool {
+        !can_be_mapped(&self.a) && can_be_mapped(&self.a_along_k)
+    }
+}
+
+/// By the tiles of a plan, one launch for all products.
+fn by_tiles<D: Dimension, E: Dimension>(
+    product: &Multiplication<'_, f32, D>,
+    plan: Plan,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<f32, E>,
+    finish: &Finish<'_, f32, E>,
+) -> Result<()> {
+    let columns = plan.columns;
+    let operands = Operands::of(product);
+    let along_k = columns < 16 && operands.lie_along_k();
+    let Operands { a, a_along_k, b } = operands;
     let launch = Launch {
         a: &Mapped::new(if along_k { a_along_k } else { a })?,
         b: &Mapped::new(b)?,
         along_k,
-        columns,
-        shape,
-        blocks: tiles(of, columns).min(blocks(columns) * multiprocessors) as u32,
+        shape: simt_shape(&product.shape, &plan),
+        plan,
         stream,
     };
     match (columns, along_k) {
-        (4, true) => launch.run::<gemm_simt<KMajor, 4>, D>(out, finish),
-        (4, false) => launch.run::<gemm_simt<MnMajor, 4>, D>(out, finish),
-        (8, true) => launch.run::<gemm_simt<KMajor, 8>, D>(out, finish),
-        (8, false) => launch.run::<gemm_simt<MnMajor, 8>, D>(out, finish),
-        _ => launch.run::<gemm_simt<MnMajor, 16>, D>(out, finish),
+        (4, true) => launch.run::<gemm_simt<KMajor, 4>, E>(out, finish),
+        (4, false) => launch.run::<gemm_simt<MnMajor, 4>, E>(out, finish),
+        (8, true) => launch.run::<gemm_simt<KMajor, 8>, E>(out, finish),
+        (8, false) => launch.run::<gemm_simt<MnMajor, 8>, E>(out, finish),
+        _ => launch.run::<gemm_simt<MnMajor, 16>, E>(out, finish),
     }
 }
 
@@ -94,30 +165,171 @@ fn tiles(of: &GemmShape, columns: usize) -> usize {
     of_product.saturating_mul(of.batch)
 }
 
-/// The columns of a thread with which the product is done first, where `copies` says how many operands are copied for
-/// them; `None` if the other kernel, which copies none, is done earlier still.
-fn best_columns(shape: &GemmShape, multiprocessors: usize, copies: impl Fn(usize) -> usize) -> Option<usize> {
-    let cost = |(columns, weight)| {
-        let tile = [tile_m(columns), tile_n(columns)];
-        let products = gemm::cost(shape, tile, multiprocessors, weight).saturating_mul(shape.k);
-        products.saturating_add(COPY * copies(columns))
-    };
-    let (_, elsewhere) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
-    let best = SIZES.into_iter().min_by_key(|&size| cost(size))?;
-    (cost(best) < elsewhere.saturating_mul(shape.k)).then_some(best.0)
+/// By which tiles products are computed, and how these are shared out among the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    /// Of a thread's tile.
+    columns: usize,
+    /// Of the grid.
+    blocks: usize,
+    /// Tiles that are not shared by blocks that hand over to each other.
+    whole: usize,
+    /// Steps along k that a block has of the others.
+    share: u32,
+    /// Into how many parts k is cut, whose products are a batch.
+    parts: usize,
+    /// In the unit of [`Size`], times k.
+    cost: usize,
 }
 
-/// The shape as the kernel takes it, if its numbers fit.
-fn simt_shape(of: &GemmShape) -> Option<SimtShape> {
-    u32::try_from(tiles(of, 4)).ok()?;
-    Some(SimtShape {
-        batch: coordinates(of.batch)?,
-        m: coordinates(of.m)?,
-        n: coordinates(of.n)?,
-        k: coordinates(of.k).filter(|&k| k > 0)?,
+impl Plan {
+    /// That of a product on the stream's device, by tiles of so many columns, if that is said; `None` if the other kernel is done
+    /// earlier.
+    fn of<D: Dimension>(product: &Multiplication<'_, f32, D>, stream: &Stream, chosen: Option<usize>) -> Option<Self> {
+        let multiprocessors = stream.backend().properties().multiprocessors as usize;
+        let operands = Operands::of(product);
+        let (a_lies, b_lies) = (can_be_mapped(&operands.a), can_be_mapped(&operands.b));
+        let along_k = operands.lie_along_k();
+        let copy =
+            |elements: &DeviceView<'_, f32, Ix3>| elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY);
+        let copying = |columns| {
+            let of_a = if a_lies || columns < 16 && along_k {
+                0
+            } else {
+                copy(&operands.a)
+            };
+            of_a.saturating_add(if b_lies { 0 } else { copy(&operands.b) })
+        };
+        match chosen {
+            Some(chosen) => Self::whole(&product.shape, multiprocessors, copying, |columns| {
+                tile_n(columns) == chosen
+            }),
+            None => Self::best(&product.shape, multiprocessors, copying),
+        }
+    }
+
+    /// The one with which the product is done first, where `copying` says what it costs to copy operands for tiles of so many columns
+    /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that saves a tenth at least,
+    /// since a sum is no longer one chain then.
+    fn best(shape: &GemmShape, multiprocessors: usize, copying: impl Fn(usize) -> usize) -> Option<Self> {
+        let (_, elsewhere) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
+        let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
+            .filter(|plan| plan.cost < elsewhere.saturating_mul(shape.k));
+        let parts = (1..).map(|power| 1 << power).take_while(|&parts| parts <= MOST_PARTS);
+        let cut = parts.filter_map(|parts| {
+            let cut = Self::cut_into(parts).filter(|cut| cut.fits(shape))?;
+            let plan = Self::whole(&cut.of(shape), multiprocessors, &copying, |_| true)?;
+            let sums = parts.saturating_mul(shape.m).saturating_mul(shape.n);
+            let [launch, sum] = ADDING;
+            let adding = sums.saturating_mul(sum).saturating_add(launch);
+            Some(Self {
+                parts,
+                cost: plan.cost.saturating_add(adding),
+                ..plan
+            })
+        });
+        let least = whole.map_or(elsewhere.saturating_mul(shape.k), |plan| plan.cost);
+        cut.min_by_key(|plan| plan.cost)
+            .filter(|plan| plan.cost < least / 10 * 9)
+            .or(whole)
+    }
+
+    /// The best without a cut, by tiles of those columns of a thread.
+    fn whole(
+        shape: &GemmShape,
+        multiprocessors: usize,
+        copying: impl Fn(usize) -> usize,
+        of: impl Fn(usize) -> bool,
+    ) -> Option<Self> {
+        let sizes = SIZES.into_iter().filter(|size| of(size.columns));
+        let plans = sizes.flat_map(|size| {
+            let copying = copying(size.columns);
+            Self::of_size(shape, size, multiprocessors).map(move |plan| Self {
+                cost: plan.cost.saturating_add(copying),
+                ..plan
+            })
+        });
+        plans.min_by_key(|plan| plan.cost)
+    }
+
+    /// Those by tiles of a size: whole ones, by as many blocks as the multiprocessors hold; and, for each number of blocks that they
+    /// may have at a time, if the last round would leave some idle, with its tiles and those of the round before cut along k, so that
+    /// all have the same. A tile has one cut at most then, and its beginning is there long before its end is wanted.
+    fn of_size(shape: &GemmShape, size: Size, multiprocessors: usize) -> impl Iterator<Item = Self> {
+        let Size {
+            columns,
+            element,
+            handing_over,
+        } = size;
+        let (tiles, tile) = (tiles(shape, columns), [tile_m(columns), tile_n(columns)]);
+        let steps = shape.k.div_ceil(tile_k(columns));
+        let at_a_time = move |blocks: usize| blocks * element[usize::from(blocks == 1)] * tile[0] * tile[1];
+        // Blocks are spread evenly. Which of them have a tile more than others, if they take several in turn, is another matter.
+        let most = blocks(columns) * multiprocessors;
+        let turns = match tiles.div_ceil(most) {
+            0 | 1 => at_a_time(tiles.div_ceil(multiprocessors)),
+            rounds => rounds.saturating_mul(at_a_time(blocks(columns))),
+        };
+        let whole = Self {
+            columns,
+            blocks: tiles.min(most),
+            whole: tiles,
+            share: 0,
+            parts: 1,
+            cost: turns.saturating_mul(shape.k),
+        };
+        let shares = (1..=blocks(columns)).filter_map(move |of_multiprocessor| {
+            let blocks = of_multiprocessor * multiprocessors;
+            let last = tiles % blocks;
+            if tiles < blocks || last == 0 {
+                return None;
+            }
+            let cut = blocks + last;
+            let share = cut.checked_mul(steps)?.div_ceil(blocks);
+            // All shares one after another are counted in 32 bits.
+            u32::try_from(share.checked_mul(blocks)?).ok()?;
+            let of_block = ((tiles - cut) / blocks).saturating_mul(steps).saturating_add(share);
+            let step = tile_k(columns) * at_a_time(of_multiprocessor);
+            Some(Self {
+                blocks,
+                whole: tiles - cut,
+                share: share as u32,
+                cost: of_block.saturating_mul(step).saturating_add(handing_over),
+                ..whole
+            })
+        });
+        shares.chain([whole])
+    }
+
+    /// How k is cut, if it is.
+    fn cut(&self) -> Option<Cut> {
+        Self::cut_into(self.parts).filter(|cut| !cut.is_none())
+    }
+
+    fn cut_into(parts: usize) -> Option<Cut> {
+        let transposed = false;
+        (parts <= MOST_PARTS).then_some(Cut { parts, transposed })
+    }
+}
+
+/// Whether the kernel can count a product's tiles, and its lengths.
+fn can_be_counted(of: &GemmShape) -> bool {
+    let lengths = [of.batch, of.m, of.n, of.k].map(coordinates);
+    lengths.iter().all(Option::is_some) && of.k > 0 && u32::try_from(tiles(of, 4).saturating_mul(MOST_PARTS)).is_ok()
+}
+
+/// The shape of the kernel's launch by a plan, of a product that [can be counted](can_be_counted).
+fn simt_shape(of: &GemmShape, plan: &Plan) -> SimtShape {
+    SimtShape {
+        batch: of.batch as u32,
+        m: of.m as u32,
+        n: of.n as u32,
+        k: of.k as u32,
         a_step: (of.a[0] != 0).into(),
         b_step: (of.b[0] != 0).into(),
-    })
+        whole: plan.whole as u32,
+        share: plan.share,
+    }
 }
 
 struct Launch<'a> {
@@ -125,10 +337,8 @@ struct Launch<'a> {
     b: &'a Mapped<'a, f32>,
     /// Whether `a` lies along k.
     along_k: bool,
-    /// Of a thread's tile.
-    columns: usize,
     shape: SimtShape,
-    blocks: u32,
+    plan: Plan,
     stream: &'a Stream,
 }
 
@@ -139,7 +349,10 @@ impl Launch<'_> {
         out: &mut DeviceArrayRef<f32, D>,
         finish: &Finish<'_, f32, D>,
     ) -> Result<()> {
-        let (columns, k) = (self.columns, tile_k(self.columns));
+        let Plan {
+            columns, blocks, share, ..
+        } = self.plan;
+        let k = tile_k(columns);
         let (tile, swizzle) = match self.along_k {
             true => ([1, tile_m(columns), k], swizzle(columns)),
             false => ([1, k, tile_m(columns)], Swizzle::None),
@@ -149,8 +362,11 @@ impl Launch<'_> {
         let b = self.b.tensor_map(TensorType::F32, &tile, Swizzle::None)?;
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),
-            ..LaunchConfig::new(self.blocks, threads(columns) as u32)
+            ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
         };
+        let handing = if share > 0 { blocks } else { 0 };
+        let mut partials = DeviceArray::uninit(self.stream, Ix1(handing * handed_len(columns)))?;
+        let mut flags = self.stream.take_counters(handing * warps(columns))?;
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let args = (
             &a,
@@ -162,10 +378,15 @@ impl Launch<'_> {
             plan,
             finish.bias(),
             finish.residual(),
+            &mut partials,
+            &mut flags,
         );
         // SAFETY: the kernel's contract: threads, shared memory and the maps' tiles are those that it is written for, and
-        // the output and the addends have the shape of the products.
-        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
+        // the output and the addends have the shape of the products; tiles are cut as `Plan` says, and there is room for what the
+        // blocks hand over.
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args)? };
+        flags.give_back();
+        Ok(())
     }
 }
 
@@ -173,31 +394,79 @@ impl Launch<'_> {
 mod tests {
     use super::*;
 
-    /// The best columns for square matrices, of which so many are copied.
-    fn best(side: usize, copies: usize) -> Option<usize> {
-        let shape = GemmShape {
+    fn shape([m, n, k]: [usize; 3]) -> GemmShape {
+        GemmShape {
             batch: 1,
             first: 0,
-            m: side,
-            n: side,
-            k: side,
+            m,
+            n,
+            k,
             a: [0; 3],
             b: [0; 3],
-        };
-        best_columns(&shape, 132, |_| copies)
+        }
+    }
+
+    /// The best plan, with so many operands copied.
+    fn best(extents: [usize; 3], copies: usize) -> Option<Plan> {
+        Plan::best(&shape(extents), 132, |_| copies * COPY)
+    }
+
+    /// Its columns for square matrices.
+    fn columns(side: usize, copies: usize) -> Option<usize> {
+        best([side; 3], copies).map(|plan| plan.columns)
     }
 
     #[test]
     fn tiles_fill_the_device() {
-        assert_eq!([256, 512, 768].map(|side| best(side, 0)), [Some(4); 3], "as measured");
-        assert_eq!([1024, 1280, 2560, 3072].map(|side| best(side, 0)), [Some(8); 4]);
-        assert_eq!([2048, 4096, 8192].map(|side| best(side, 0)), [Some(16); 3]);
+        assert_eq!(
+            [256, 512, 768].map(|side| columns(side, 0)),
+            [Some(4); 3],
+            "as measured"
+        );
+        assert_eq!([1024, 1280, 1536].map(|side| columns(side, 0)), [Some(8); 3]);
+        assert_eq!([2048, 3072, 4096, 8192].map(|side| columns(side, 0)), [Some(16); 4]);
     }
 
     #[test]
     fn small_operands_are_not_copied() {
-        assert_eq!([33, 129].map(|side| best(side, 2)), [None; 2]);
-        assert_eq!([1023, 4095].map(|side| best(side, 2)), [Some(8), Some(16)]);
-        assert_eq!(best(0, 0), None);
+        assert_eq!([33, 129].map(|side| columns(side, 2)), [None; 2]);
+        assert_eq!([1023, 4095].map(|side| columns(side, 2)), [Some(8), Some(16)]);
+        assert_eq!(best([0; 3], 0), None);
+    }
+
+    /// A block has one tile's steps at least, and all steps are in a share.
+    #[test]
+    fn last_rounds_are_cut_where_they_leave_multiprocessors_idle() {
+        for side in [768, 1280, 1536, 3072, 8192, 16384] {
+            let plan = best([side; 3], 0).unwrap();
+            let steps = side.div_ceil(tile_k(plan.columns));
+            let cut = tiles(&shape([side; 3]), plan.columns) - plan.whole;
+            assert!(plan.share as usize >= steps, "{side}: {plan:?}");
+            assert!(
+                cut > plan.blocks && plan.whole.is_multiple_of(plan.blocks),
+                "{side}: {plan:?}"
+            );
+            assert!(
+                (plan.share as usize * plan.blocks).abs_diff(cut * steps) < plan.blocks,
+                "{side}: {plan:?}"
+            );
+        }
+        let plan = best([1024; 3], 0).unwrap();
+        assert_eq!((plan.share, plan.whole), (0, 128), "a tile for each multiprocessor");
+    }
+
+    #[test]
+    fn a_long_k_is_cut_where_there_are_few_tiles() {
+        let parts = |extents| best(extents, 0).map(|plan| plan.parts);
+        for side in [64, 512, 768, 1024, 2048, 4096] {
+            assert_eq!(parts([side; 3]).unwrap_or(1), 1, "{side}");
+        }
+        assert!(parts([64, 8192, 8192]) > Some(1));
+        assert_eq!(parts([256, 256, 65536]), Some(32));
+        assert_eq!(
+            parts([64, 8192, 8193]),
+            Some(1),
+            "no part would begin at a multiple of 16 bytes"
+        );
     }
 }

@@ -146,7 +146,8 @@ impl Cut {
         }
     }
 
-    fn of(self, shape: &GemmShape) -> GemmShape {
+    /// The shape of that batch.
+    pub(super) fn of(self, shape: &GemmShape) -> GemmShape {
         match self.transposed {
             true => cut(&transposed(shape), self.parts),
             false => cut(shape, self.parts),

@@ -268,6 +268,8 @@ pub type SimtParams = (
     EpiloguePlan,
     &'static [f32],
     &'static [f32],
+    SliceMut<'static, f32>,
+    SliceMut<'static, u32>,
 );
 
 /// The parameters of [`gemm_mma`](fn@mma::gemm_mma), with sums of type `S`.

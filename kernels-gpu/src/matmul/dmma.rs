@@ -32,7 +32,6 @@
 
 mod consume;
 mod handed;
-mod parts;
 mod produce;
 mod slices;
 
@@ -45,8 +44,9 @@ use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, MnMajor};
 
 use self::handed::Handed;
-use self::parts::Parts;
 use super::epilogue::{Epilogue, EpiloguePlan};
+use super::handed::Flags;
+use super::parts::Parts;
 use super::stored::Stored;
 use super::tiles::Tiles;
 
@@ -192,7 +192,10 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     let block = unsafe { Block::<A, B, ROWS>::new(a, b, shape) };
-    let handed = Handed { partials, flags };
+    let handed = Handed {
+        partials,
+        flags: Flags::new(flags, WARPS),
+    };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -314,11 +317,25 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// The block's parts of tiles. Either role finds them for itself, which has other registers.
     #[inline(always)]
     fn parts(&self) -> Parts {
-        let DmmaShape { batch, m, n, .. } = self.shape;
+        let DmmaShape {
+            batch,
+            m,
+            n,
+            k,
+            whole,
+            share,
+            ..
+        } = self.shape;
         let tiles = Tiles::new(batch, [m, n], [ROWS as u32, self.tile_n()], GROUP);
         let (blocks, parts) = (thread::grid_dim_x(), thread::grid_dim_y());
         let of_block = [thread::block_idx_x(), thread::block_idx_y()];
-        Parts::new(tiles, self.shape, of_block, [blocks, parts])
+        Parts::new(
+            tiles,
+            k.div_ceil(TILE_K as u32),
+            [whole, share],
+            of_block,
+            [blocks, parts],
+        )
     }
 
     /// Columns of a tile.

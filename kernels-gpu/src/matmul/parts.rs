@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which tiles a block computes, and which steps along k of them.
 
-use super::super::tiles::{Tile, Tiles};
-use super::{DmmaShape, TILE_K};
+use super::tiles::{Tile, Tiles};
 
 /// Steps along k of a tile that a block computes one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,11 +34,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Those of block `block` of `blocks`, where there are several along y those of one part of k of each tile.
+    /// Those of block `block` of `blocks`, where there are several along y those of one part of k of each tile. Of the tiles,
+    /// which have so many steps, the first `whole` are not cut; of the others, a block has `share` steps.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn new(tiles: Tiles, shape: DmmaShape, [block, part]: [u32; 2], [blocks, parts]: [u32; 2]) -> Self {
-        let DmmaShape { whole, share, k, .. } = shape;
-        let steps = k.div_ceil(TILE_K as u32);
+    pub(super) fn new(
+        tiles: Tiles,
+        steps: u32,
+        [whole, share]: [u32; 2],
+        [block, part]: [u32; 2],
+        [blocks, parts]: [u32; 2],
+    ) -> Self {
         let cut = (tiles.total() - whole) * steps;
         Self {
             tiles,
@@ -103,26 +107,14 @@ mod tests {
             (300, 2048, 132, 168),
             (133, 16, 132, 133),
         ] {
-            let (whole, steps) = (count - cut, u32::div_ceil(k, TILE_K as u32));
-            let shape = DmmaShape {
-                batch: 1,
-                m: count * 128,
-                n: 128,
-                k,
-                a_step: 1,
-                b_step: 1,
-                columns: 128,
-                a_in_one: 0,
-                b_in_one: 0,
-                whole,
-                share: (cut * steps).div_ceil(blocks),
-            };
+            let (whole, steps) = (count - cut, u32::div_ceil(k, 16));
+            let share = (cut * steps).div_ceil(blocks);
             let mut next = [0; 300];
             // The step at which the block ahead has cut a tile, and the tile.
             let mut handed = None;
             for block in 0..blocks {
-                let tiles = Tiles::new(1, [shape.m, shape.n], [128, 128], 8);
-                let parts = Parts::new(tiles, shape, [block, 0], [blocks, 1]);
+                let tiles = Tiles::new(1, [count * 128, 128], [128, 128], 8);
+                let parts = Parts::new(tiles, steps, [whole, share], [block, 0], [blocks, 1]);
                 let mut wants = None;
                 let mut leaves = None;
                 for (i, part) in parts.enumerate() {

@@ -21,8 +21,13 @@
 //! A warp's lanes wait for each other before one of them says that a stage is free: lanes are free to run ahead of each
 //! other, and one that read a barrier's parity two rounds late would wait for ever.
 //!
+//! Where tiles are no multiple of the blocks, those of the last two rounds are cut along k (`Parts`), as in [`dmma`](super::dmma):
+//! a block begins a tile, whose sums the next block goes on with. So a sum is still one chain, and nobody waits, in effect.
+//!
 //! Work `2 m n k`. Each element of `C` is one chain of fused multiply-adds in the order of k: the same bits as
 //! [`gemm`](super::gemm) gives.
+
+mod handed;
 
 use core::marker::PhantomData;
 
@@ -32,8 +37,11 @@ use cuda_std::prelude::*;
 use cuda_std::tma::{self, Swizzle, TensorMap};
 use cuda_std::warpgroup;
 
+use self::handed::Handed;
 use super::epilogue::{Epilogue, EpiloguePlan};
 use super::gemm::{KMajor, Layout, MnMajor};
+use super::handed::Flags;
+use super::parts::Parts;
 use super::stored::Stored;
 use super::tiles::{Tile, Tiles};
 use super::unroll;
@@ -83,7 +91,7 @@ pub const fn swizzle(columns: usize) -> Swizzle {
 }
 
 /// Warps that multiply.
-const fn warps(columns: usize) -> usize {
+pub const fn warps(columns: usize) -> usize {
     tile_m(columns) / (8 * rows(columns)) * WARPS_ALONG_N
 }
 
@@ -107,6 +115,11 @@ const fn stages(columns: usize) -> usize {
     columns
 }
 
+/// The sums of a tile, which blocks that hand it over have in memory, by warps.
+pub const fn handed_len(columns: usize) -> usize {
+    tile_m(columns) * tile_n(columns)
+}
+
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
 pub const fn shared_bytes(columns: usize) -> usize {
     1024 + stages(columns) * (4 * (A_LEN + B_LEN) + 16)
@@ -122,16 +135,20 @@ pub struct SimtShape {
     pub m: u32,
     /// Columns of `B` and `C`.
     pub n: u32,
-    /// Columns of `A` and rows of `B`.
+    /// Columns of `A` and rows of `B`: 1 at least.
     pub k: u32,
     /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
     pub a_step: u32,
     /// The same of `B`.
     pub b_step: u32,
+    /// Tiles, the first ones, that are not cut: blocks take them in turn. They are a multiple of the blocks, or all.
+    pub whole: u32,
+    /// Steps of [`tile_k`] along k that a block has of the other tiles: at least as many as a tile has.
+    pub share: u32,
 }
 
 /// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
-/// with the function of the plan; where `beta` is 0, `C` is not read.
+/// with the function of the plan; where `beta` is 0, `C` is not read. Flags are 0 at its start and at its end.
 ///
 /// # Safety
 ///
@@ -139,6 +156,7 @@ pub struct SimtShape {
 /// three axes, the products first. A tile of `a` is, along the last two, [`tile_k`] × [`tile_m`], without a swizzle, or,
 /// where it lies along k, [`tile_m`] × [`tile_k`] with that [`swizzle`]; of `b` [`tile_k`] × [`tile_n`], without
 /// one. `c` has as many elements as the products. The addends are as [`Epilogue::new`] says.
+/// If tiles are cut, `partials` has [`handed_len`] elements, and `flags` a word for each of [`warps`] warps, for each block.
 #[kernel(
     A = [KMajor, MnMajor], C = [4, 8];
     A = [MnMajor], C = [16],
@@ -156,6 +174,8 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
     plan: EpiloguePlan,
     bias: &[f32],
     residual: &[f32],
+    partials: SliceMut<'_, f32>,
+    flags: SliceMut<'_, u32>,
 ) {
     // SAFETY (of both): the kernel's contract.
     let result = Stored {
@@ -165,19 +185,23 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     let block = unsafe { Block::<A, C>::new(a, b, shape) };
+    let handed = Handed {
+        partials,
+        flags: Flags::new(flags, warps(C)),
+    };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < producer_warps(C) as u32 {
         if C == 16 {
-            warpgroup::decrease_registers::<24>();
+            warpgroup::decrease_registers::<32>();
         }
         if thread::thread_idx_x() == 0 {
             block.produce();
         }
     } else {
         if C == 16 {
-            warpgroup::increase_registers::<240>();
+            warpgroup::increase_registers::<232>();
         }
-        block.consume(warp - producer_warps(C) as u32, &result);
+        block.consume(warp - producer_warps(C) as u32, &result, &handed);
     }
 }
 
@@ -186,7 +210,6 @@ struct Block<'a, A, const C: usize> {
     a: TensorMap<'a, f32>,
     b: TensorMap<'a, f32>,
     shape: SimtShape,
-    tiles: Tiles,
     /// Stages of `A`, then those of `B`.
     stages: Shared<f32>,
     /// For each stage whether it is full, then for each whether it is free.
@@ -225,12 +248,6 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
             a,
             b,
             shape,
-            tiles: Tiles::new(
-                shape.batch,
-                [shape.m, shape.n],
-                [tile_m(C) as u32, tile_n(C) as u32],
-                GROUP,
-            ),
             stages: memory,
             barriers,
             layout: PhantomData,
@@ -244,6 +261,24 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         }
         thread::sync_threads();
         block
+    }
+
+    /// The block's parts of tiles. Either role finds them for itself, which has other registers.
+    #[inline(always)]
+    fn parts(&self) -> Parts {
+        let SimtShape {
+            batch,
+            m,
+            n,
+            k,
+            whole,
+            share,
+            ..
+        } = self.shape;
+        let tiles = Tiles::new(batch, [m, n], [tile_m(C) as u32, tile_n(C) as u32], GROUP);
+        let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+        let steps = k.div_ceil(tile_k(C) as u32);
+        Parts::new(tiles, steps, [whole, share], [block, 0], [blocks, 1])
     }
 
     /// The barrier that the copies of a stage complete.
@@ -266,13 +301,11 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         self.a.prefetch();
         self.b.prefetch();
         let mut step = 0;
-        for tile in self.tiles.of_block() {
-            let mut k = 0;
-            while k < self.shape.k {
+        for part in self.parts() {
+            for of_tile in part.from..part.to {
                 let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.free(stage).wait(round ^ 1);
-                self.fill(stage, tile, k);
-                k += tile_k(C) as u32;
+                self.fill(stage, part.tile, of_tile * tile_k(C) as u32);
                 step += 1;
             }
         }
@@ -300,10 +333,10 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         }
     }
 
-    /// Multiplies the stages, and stores the tiles.
+    /// Multiplies the stages, and stores the tiles, or hands them over.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32, result: &Stored<'_, f32>) {
+    fn consume(&self, warp: u32, result: &Stored<'_, f32>, handed: &Handed<'_, C>) {
         let lane = thread::thread_idx_x() % 32;
         let rows_apart = if A::ALONG_K { 1 } else { 4 };
         let place = Place {
@@ -311,9 +344,12 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
             column: (warp % 4 * 4 * C as u32 + lane % 4 * 4) as usize,
         };
         let mut step = 0;
-        for tile in self.tiles.of_block() {
+        for part in self.parts() {
             let mut sums = [[0.0; C]; MOST_ROWS];
-            let mut left = self.shape.k;
+            if part.from > 0 {
+                handed.take(warp, &mut sums);
+            }
+            let mut left = Ord::min(self.shape.k, part.to * tile_k(C) as u32) - part.from * tile_k(C) as u32;
             while left >= tile_k(C) as u32 {
                 let elements = self.wait_for(step, place);
                 if A::ALONG_K {
@@ -330,9 +366,13 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 self.give_back(step);
                 step += 1;
             }
-            self.store(&sums, tile, place, result);
+            if !part.is_last {
+                handed.leave(warp, &sums);
+                continue;
+            }
+            self.store(&sums, part.tile, place, result);
             if !result.epilogue.is_identity() {
-                self.finish(tile, place, result);
+                self.finish(part.tile, place, result);
             }
         }
     }

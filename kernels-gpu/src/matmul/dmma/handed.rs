@@ -4,9 +4,10 @@
 use cuda_std::atomic::{self, Atomic};
 use cuda_std::prelude::*;
 
-use super::super::unroll;
 use super::slices::Pieces;
 use super::{PARTED_ROWS, Sums, WARPS, groups, sums_of_warp};
+use crate::matmul::handed::Flags;
+use crate::matmul::unroll;
 
 /// Does it for each of a lane's sums: of a group of 16 columns, one of rows, and four.
 macro_rules! each_sum {
@@ -43,8 +44,7 @@ const AT_ONCE: usize = 4;
 /// those of one tile, by warps, which hand them over one by one, as a lane of the other block has the same places.
 pub(super) struct Handed<'a> {
     pub(super) partials: SliceMut<'a, f64>,
-    /// For each warp of each block, whether its sums are there.
-    pub(super) flags: SliceMut<'a, u32>,
+    pub(super) flags: Flags<'a>,
 }
 
 impl Handed<'_> {
@@ -70,10 +70,7 @@ impl Handed<'_> {
         each_sum!(ROWS, [i, j, of] => {
             self.sum(first + 32 * (16 * i + 4 * j + of)).store(sums[i][j][of]);
         });
-        warp::sync_warp(warp::FULL_MASK);
-        if thread::thread_idx_x().is_multiple_of(32) {
-            self.flag(block, warp).store_release(1);
-        }
+        self.flags.say(block, warp);
     }
 
     /// Takes the sums that the block before has left. That block began with them, and blocks begin in the order of their
@@ -81,14 +78,7 @@ impl Handed<'_> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn take<const ROWS: usize>(&self, warp: u32, sums: &mut Sums) {
         let block = thread::block_idx_x() - 1;
-        let flag = self.flag(block, warp);
-        while flag.load_acquire() == 0 {
-            thread::nanosleep(100);
-        }
-        warp::sync_warp(warp::FULL_MASK);
-        if thread::thread_idx_x().is_multiple_of(32) {
-            flag.store(0);
-        }
+        self.flags.wait(block, warp);
         let first = Self::place::<ROWS>(block, warp);
         each_sum!(ROWS, [i, j, of] => {
             sums[i][j][of] = self.sum(first + 32 * (16 * i + 4 * j + of)).load();
@@ -167,12 +157,5 @@ impl Handed<'_> {
     fn sum(&self, at: usize) -> Atomic<'_, f64, atomic::Global, atomic::Device> {
         // SAFETY: the kernel's contract.
         unsafe { self.partials.atomic_unchecked(at) }
-    }
-
-    /// The flag of a warp of a block.
-    #[inline(always)]
-    fn flag(&self, block: u32, warp: u32) -> Atomic<'_, u32, atomic::Global, atomic::Device> {
-        // SAFETY: the kernel's contract.
-        unsafe { self.flags.atomic_unchecked(block as usize * WARPS + warp as usize) }
     }
 }

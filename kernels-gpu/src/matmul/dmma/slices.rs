@@ -11,8 +11,8 @@ use cuda_std::prelude::*;
 
 use super::consume::{Lane, Stage};
 use super::handed::Handed;
-use super::parts::Part;
 use super::{B_LEN, Block, LINES, PARTED_ROWS, Side, Stored, Sums, TILE_K, WARPS};
+use crate::matmul::parts::Part;
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
