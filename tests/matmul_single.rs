@@ -236,3 +236,42 @@ fn negative_zero() {
         }
     }
 }
+
+/// Through the operations: of few tiles k is cut into parts, whose chains are added in their order.
+#[test]
+fn a_long_k_in_parts() {
+    let (a, b) = (stack((1, 7, 768), 5), stack((1, 768, 12), 6));
+    let (a, b) = (a.index_axis(Axis(0), 0), b.index_axis(Axis(0), 0));
+    let sum = |i: usize, j: usize, parts: usize| {
+        let (row, column) = (a.row(i), b.column(j));
+        let chain = |part: usize| {
+            let terms = part * 768 / parts..(part + 1) * 768 / parts;
+            terms.fold(0.0f32, |sum, k| row[k].mul_add(column[k], sum))
+        };
+        (1..parts).fold(chain(0), |sum, part| sum + chain(part))
+    };
+    for device in devices() {
+        let stream = device.default_stream();
+        let upload = |of| DeviceArray::from_ndarray(stream, &of).unwrap();
+        let (x, y) = (upload(a.to_owned()), upload(b.to_owned()));
+        let product = x.matmul(&y).unwrap().to_ndarray().unwrap();
+        let is_in = |parts: &usize| {
+            product
+                .indexed_iter()
+                .all(|((i, j), got)| got.to_bits() == sum(i, j, *parts).to_bits())
+        };
+        let parts = [1, 2, 4, 8, 16, 32].into_iter().find(is_in);
+        let has_several = device.properties().multiprocessors > 1;
+        assert!(
+            parts.is_some_and(|parts| (parts > 1) == has_several),
+            "{parts:?} on {device:?}"
+        );
+
+        let mut old = DeviceArray::from_elem(stream, (7, 12), 2.0).unwrap();
+        old.gemm(-1.5, &x, &y, 0.5).unwrap();
+        for ((i, j), &got) in old.to_ndarray().unwrap().indexed_iter() {
+            let wanted = 1.0 - 1.5 * f64::from(product[[i, j]]);
+            assert!((f64::from(got) - wanted).abs() < 1e-5, "{got}, wanted {wanted}");
+        }
+    }
+}
