@@ -84,21 +84,80 @@ pub(super) fn multiply<D: Dimension>(
     let plan = able
         .then(|| Plan::of(&product, stream, tile_of(Chosen::Simt)))
         .flatten();
-    let Some(plan) = plan else {
-        return product.run_by(elsewhere, stream, out, finish);
-    };
-    let Some(cut) = plan.cut() else {
-        return by_tiles(&product, plan, stream, out, finish);
-    };
-    let parts = cut.product(&product);
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let there = (able && choice.is_none())
+        .then(|| cut_elsewhere(&product.shape, multiprocessors))
+        .flatten()
+        .filter(|&(cost, _)| plan.is_none_or(|plan| cost < plan.worth_a_cut()));
+    match (there, plan) {
+        (Some((_, cut)), _) => in_parts(&product, cut, stream, out, finish, |parts, sums, scale| {
+            parts.run(stream, sums, scale)
+        }),
+        (None, Some(plan)) => match plan.cut() {
+            Some(cut) => in_parts(&product, cut, stream, out, finish, |parts, sums, scale| {
+                by_tiles(&parts, plan, stream, sums, scale)
+            }),
+            None => by_tiles(&product, plan, stream, out, finish),
+        },
+        (None, None) => product.run_by(elsewhere, stream, out, finish),
+    }
+}
+
+/// Has `multiply` multiply parts of k, a batch, and adds them up.
+fn in_parts<D: Dimension>(
+    product: &Multiplication<'_, f32, D>,
+    cut: Cut,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<f32, D>,
+    finish: &Finish<'_, f32, D>,
+    multiply: impl FnOnce(Multiplication<'_, f32, Ix3>, &mut DeviceArrayRef<f32, Ix3>, &Finish<'_, f32, Ix3>) -> Result<()>,
+) -> Result<()> {
+    let parts = cut.product(product);
     let GemmShape { batch, m, n, .. } = parts.shape;
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    by_tiles(&parts, plan, stream, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
+    multiply(parts, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
     let parts = Parts {
         sums,
         transposed: false,
     };
     finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)
+}
+
+/// Into how many parts k may be cut.
+fn cuts() -> impl Iterator<Item = Cut> {
+    let parts = (1..).map(|power| 1 << power).take_while(|&parts| parts <= MOST_PARTS);
+    parts.map(|parts| Cut {
+        parts,
+        transposed: false,
+    })
+}
+
+/// What it costs to add up the sums of so many parts.
+fn adding(shape: &GemmShape, parts: usize) -> usize {
+    let [launch, sum] = ADDING;
+    let sums = parts.saturating_mul(shape.m).saturating_mul(shape.n);
+    sums.saturating_mul(sum).saturating_add(launch)
+}
+
+/// What a product may cost with k cut, where it costs so much without: a sum is no longer one chain, which is to be worth it.
+fn worth_a_cut(cost: usize) -> usize {
+    cost / 10 * 9
+}
+
+/// How k is cut for the other kernel, which copies no operand, and what that costs, if it is worth it there.
+fn cut_elsewhere(shape: &GemmShape, multiprocessors: usize) -> Option<(usize, Cut)> {
+    let cost = |shape: &GemmShape| {
+        let (_, cost) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
+        cost.saturating_mul(shape.k)
+    };
+    let fitting = cuts().filter(|cut| shape.batch == 1 && shape.k.is_multiple_of(cut.parts));
+    let costs = fitting.map(|cut| {
+        let parts = cost(&cut.of(shape));
+        (parts.saturating_add(adding(shape, cut.parts)), cut)
+    });
+    costs
+        .min_by_key(|&(cost, _)| cost)
+        .filter(|&(cut, _)| cut < worth_a_cut(cost(shape)))
 }
 
 /// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles.
@@ -215,22 +274,17 @@ impl Plan {
         let (_, elsewhere) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
         let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
             .filter(|plan| plan.cost < elsewhere.saturating_mul(shape.k));
-        let parts = (1..).map(|power| 1 << power).take_while(|&parts| parts <= MOST_PARTS);
-        let cut = parts.filter_map(|parts| {
-            let cut = Self::cut_into(parts).filter(|cut| cut.fits(shape))?;
+        let cut = cuts().filter(|cut| cut.fits(shape)).filter_map(|cut| {
             let plan = Self::whole(&cut.of(shape), multiprocessors, &copying, |_| true)?;
-            let sums = parts.saturating_mul(shape.m).saturating_mul(shape.n);
-            let [launch, sum] = ADDING;
-            let adding = sums.saturating_mul(sum).saturating_add(launch);
             Some(Self {
-                parts,
-                cost: plan.cost.saturating_add(adding),
+                parts: cut.parts,
+                cost: plan.cost.saturating_add(adding(shape, cut.parts)),
                 ..plan
             })
         });
         let least = whole.map_or(elsewhere.saturating_mul(shape.k), |plan| plan.cost);
         cut.min_by_key(|plan| plan.cost)
-            .filter(|plan| plan.cost < least / 10 * 9)
+            .filter(|plan| plan.cost < worth_a_cut(least))
             .or(whole)
     }
 
@@ -303,12 +357,18 @@ impl Plan {
 
     /// How k is cut, if it is.
     fn cut(&self) -> Option<Cut> {
-        Self::cut_into(self.parts).filter(|cut| !cut.is_none())
+        (self.parts > 1).then_some(Cut {
+            parts: self.parts,
+            transposed: false,
+        })
     }
 
-    fn cut_into(parts: usize) -> Option<Cut> {
-        let transposed = false;
-        (parts <= MOST_PARTS).then_some(Cut { parts, transposed })
+    /// What another way, with k cut, may cost to be worth it: with k cut here no more, and else a tenth less.
+    fn worth_a_cut(&self) -> usize {
+        match self.parts {
+            1 => worth_a_cut(self.cost),
+            _ => self.cost,
+        }
     }
 }
 
@@ -463,6 +523,11 @@ mod tests {
         }
         assert!(parts([64, 8192, 8192]) > Some(1));
         assert_eq!(parts([256, 256, 65536]), Some(32));
+        let elsewhere = |extents| cut_elsewhere(&shape(extents), 132).map(|(_, cut)| cut.parts);
+        assert_eq!(
+            [[100, 50, 1000], [64; 3], [1024; 3]].map(elsewhere),
+            [Some(8), None, None]
+        );
         assert_eq!(
             parts([64, 8192, 8193]),
             Some(1),
