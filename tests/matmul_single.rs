@@ -162,11 +162,9 @@ fn check_shares(shares: bool, [a_batch, b_batch]: [usize; 2], [m, n, k]: [usize;
 /// Of each size there are more tiles than blocks, and no multiple: what one block begins another one ends.
 #[test]
 fn tiles_that_are_cut_along_k() {
-    for scaling in SCALINGS {
-        check_shares(true, [1, 1], [150, 520, 50], 4, scaling);
-    }
-    check_shares(true, [2, 2], [130, 300, 7], 3, PLAIN);
-    check_shares(true, [1, 1], [150, 520, 200], 5, PLAIN);
+    let [plain, all] = SCALINGS;
+    check_shares(true, [1, 1], [150, 520, 100], 4, all);
+    check_shares(true, [2, 2], [130, 300, 7], 3, plain);
 }
 
 #[test]
