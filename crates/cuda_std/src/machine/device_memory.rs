@@ -15,18 +15,26 @@ use super::{ClusterPtr, SharedPtr};
 /// Its condition is at its end, where LLVM would bring it: doing so for the loops of every access took more time than all else in
 /// large kernels, for LLVM then forgets what it knew of all loops around.
 macro_rules! steps {
-    ($at:ident from $from:expr, to $to:expr, step $step:literal => $body:block) => {
-        let mut $at = $from;
-        if $at < $to {
-            loop {
-                $body
-                $at += $step;
-                if $at >= $to {
-                    break;
+    ($type:ident: $at:ident from $from:expr, to $to:expr, step $step:literal => $body:block) => {
+        if const { may_want::<$type>($step) } {
+            let mut $at = $from;
+            if $at < $to {
+                loop {
+                    $body
+                    $at += $step;
+                    if $at >= $to {
+                        break;
+                    }
                 }
             }
         }
     };
+}
+
+/// Whether accesses of `width` bytes may be wanted for a `T`: it is as large, and not aligned to more, where wider ones would leave none.
+/// It is a constant, so that rustc leaves out what is not wanted: hundreds of types have these functions.
+const fn may_want<T>(width: usize) -> bool {
+    size_of::<T>() >= width && (width == 16 || align_of::<T>() <= width)
 }
 
 /// The bytes, of so many, that accesses of 16, 8, 4, and 2 bytes end at which `align` allows.
@@ -44,7 +52,8 @@ macro_rules! load {
     ($name:ident: $address:ty as $register:ident, $instruction:literal, [$($option:ident),*]) => {
         /// # Safety
         ///
-        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two.
+        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two: 16, or no less than the type's own
+        /// alignment.
         #[inline(always)]
         pub unsafe fn $name<T: Pod>(ptr: $address, align: usize) -> T {
             let mut value = MaybeUninit::<T>::uninit();
@@ -52,7 +61,7 @@ macro_rules! load {
             let [sixteen, eight, four, two] = ends(size_of::<T>(), align);
             // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
             unsafe {
-                steps!(at from 0, to sixteen, step 16 => {
+                steps!(T: at from 0, to sixteen, step 16 => {
                     let (a, b, c, d): (u32, u32, u32, u32);
                     asm!(
                         concat!($instruction, ".v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];"),
@@ -61,7 +70,7 @@ macro_rules! load {
                     );
                     to.byte_add(at).cast::<[u32; 4]>().write_unaligned([a, b, c, d]);
                 });
-                steps!(at from sixteen, to eight, step 8 => {
+                steps!(T: at from sixteen, to eight, step 8 => {
                     let (a, b): (u32, u32);
                     asm!(
                         concat!($instruction, ".v2.b32 {{{0}, {1}}}, [{2}];"),
@@ -70,7 +79,7 @@ macro_rules! load {
                     );
                     to.byte_add(at).cast::<[u32; 2]>().write_unaligned([a, b]);
                 });
-                steps!(at from eight, to four, step 4 => {
+                steps!(T: at from eight, to four, step 4 => {
                     let a: u32;
                     asm!(
                         concat!($instruction, ".b32 {0}, [{1}];"), out(reg32) a, in($register) ptr.register(at),
@@ -78,7 +87,7 @@ macro_rules! load {
                     );
                     to.byte_add(at).cast::<u32>().write_unaligned(a);
                 });
-                steps!(at from four, to two, step 2 => {
+                steps!(T: at from four, to two, step 2 => {
                     let a: u16;
                     asm!(
                         concat!($instruction, ".b16 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
@@ -86,7 +95,7 @@ macro_rules! load {
                     );
                     to.byte_add(at).cast::<u16>().write_unaligned(a);
                 });
-                steps!(at from two, to size_of::<T>(), step 1 => {
+                steps!(T: at from two, to size_of::<T>(), step 1 => {
                     let a: u16;
                     asm!(
                         concat!($instruction, ".u8 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
@@ -145,14 +154,15 @@ macro_rules! store {
     ($name:ident: $address:ty as $register:ident, $instruction:literal) => {
         /// # Safety
         ///
-        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two.
+        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two: 16, or no less than the type's own
+        /// alignment.
         #[inline(always)]
         pub unsafe fn $name<T: Pod>(ptr: $address, value: T, align: usize) {
             let from: *const T = &value;
             let [sixteen, eight, four, two] = ends(size_of::<T>(), align);
             // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
             unsafe {
-                steps!(at from 0, to sixteen, step 16 => {
+                steps!(T: at from 0, to sixteen, step 16 => {
                     let [a, b, c, d] = from.byte_add(at).cast::<[u32; 4]>().read_unaligned();
                     asm!(
                         concat!($instruction, ".v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};"),
@@ -160,28 +170,28 @@ macro_rules! store {
                         options(nostack, preserves_flags)
                     );
                 });
-                steps!(at from sixteen, to eight, step 8 => {
+                steps!(T: at from sixteen, to eight, step 8 => {
                     let [a, b] = from.byte_add(at).cast::<[u32; 2]>().read_unaligned();
                     asm!(
                         concat!($instruction, ".v2.b32 [{2}], {{{0}, {1}}};"),
                         in(reg32) a, in(reg32) b, in($register) ptr.register(at), options(nostack, preserves_flags)
                     );
                 });
-                steps!(at from eight, to four, step 4 => {
+                steps!(T: at from eight, to four, step 4 => {
                     asm!(
                         concat!($instruction, ".b32 [{1}], {0};"),
                         in(reg32) from.byte_add(at).cast::<u32>().read_unaligned(), in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
                 });
-                steps!(at from four, to two, step 2 => {
+                steps!(T: at from four, to two, step 2 => {
                     asm!(
                         concat!($instruction, ".b16 [{1}], {0};"),
                         in(reg16) from.byte_add(at).cast::<u16>().read_unaligned(), in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
                 });
-                steps!(at from two, to size_of::<T>(), step 1 => {
+                steps!(T: at from two, to size_of::<T>(), step 1 => {
                     asm!(
                         concat!($instruction, ".u8 [{1}], {0};"),
                         in(reg16) u16::from(from.byte_add(at).cast::<u8>().read()), in($register) ptr.register(at),
@@ -262,7 +272,7 @@ store!(store_cluster: ClusterPtr as reg32, "st.shared::cluster");
 ///
 /// # Safety
 ///
-/// `ptr` is a `T` of shared memory, aligned to `align`, a power of two.
+/// `ptr` is a `T` of shared memory, aligned to `align`, a power of two: 16, or no less than the type's own alignment.
 #[inline(always)]
 pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
     let mut value = MaybeUninit::<T>::uninit();
