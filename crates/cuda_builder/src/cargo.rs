@@ -214,6 +214,8 @@ impl Compiler<'_> {
             "--release",
             "--message-format=json",
             "-Zbuild-std=core",
+            // What would write a panic's numbers is in every unit that has such a panic, see `NO_FMT_DEBUG`: of that the least.
+            "-Zbuild-std-features=optimize_for_size",
             // By what sources contain and not by their times: what is unpacked, moved or copied with its times changes and
             // looks older than the build.
             "-Zchecksum-freshness",
