@@ -6,8 +6,7 @@
 //! it. On GPUs LLVM is done with it before it proves to be for nothing: a seventh of what rustc handed to it, and a third or
 //! more of the time that rustc took to find out what it should.
 //!
-//! Two places take `core`'s all the same, as they would spill more registers: scans by look-back, and depthwise
-//! convolutions where they leave out what is not in the line. So do arrays of what is not copied.
+//! Scans by look-back take `core`'s all the same, as they would spill more registers. So do arrays of what is not copied.
 
 use core::mem::MaybeUninit;
 

@@ -60,10 +60,10 @@ pub fn convolve_depthwise<T: Num<Wide: MulAdd>, const M: usize>(
         strips,
     };
     // SAFETY (of all): operands that lie within their arrays, as vectors where that is asked.
-    match (strips.vector, const { vector(size_of::<T>()) }) {
-        (1, _) => unsafe { of.run::<1>(vectors) },
-        (2, 2) if of.is_in_vectors::<2>() => unsafe { of.run::<2>(vectors) },
-        (4, 4) if of.is_in_vectors::<4>() => unsafe { of.run::<4>(vectors) },
+    match strips.vector {
+        1 => unsafe { of.run::<1>(vectors) },
+        2 if const { vector(size_of::<T>()) == 2 } && of.is_in_vectors::<2>() => unsafe { of.run::<2>(vectors) },
+        4 if const { vector(size_of::<T>()) == 4 } && of.is_in_vectors::<4>() => unsafe { of.run::<4>(vectors) },
         _ => {}
     }
 }

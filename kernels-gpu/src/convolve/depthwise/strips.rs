@@ -34,7 +34,8 @@ pub const fn taps_at_once(bytes: usize, taps: u32) -> usize {
 /// Calls with the constants that are made of a number of taps, `M` at most, where `V` outputs lie side by side, and a stride: taps, elements from one place of a strip to the next among those that are loaded, and how many are loaded.
 macro_rules! by_taps {
     ($taps:expr, $stride:expr, |$k:ident, $s:ident, $n:ident| $call:expr) => {
-        match (if V == 1 { 1 } else { $taps }, $stride) {
+        match ($taps, $stride) {
+            _ if const { V == 1 } => by_taps!(@ 1, 1, $k $s $n $call),
             (2, 1) => by_taps!(@ 2, 1, $k $s $n $call),
             (2, _) => by_taps!(@ 2, 2, $k $s $n $call),
             (3, 1) => by_taps!(@ 3, 1, $k $s $n $call),
@@ -62,18 +63,17 @@ pub const fn vector(bytes: usize) -> u32 {
 }
 
 /// Repeats a block for each of up to 24 numbers, which are constants: of more than some 16 the compiler does not unroll a loop, and what
-/// is indexed by them would be in memory.
+/// is indexed by them would be in memory. That a block is beyond the count is a constant, too, so that rustc leaves it out.
 macro_rules! each {
     ($count:ident, $i:ident => $body:block) => {
-        unroll!(3, eight => {
-            unroll!(8, one => {
-                if 8 * eight + one < $count {
-                    let $i = (8 * eight + one) % $count;
-                    $body
-                }
-            });
-        });
+        each!(@ $count, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23)
     };
+    (@ $count:ident, $i:ident, $body:block, $($value:literal)*) => {$(
+        if const { $value < $count } {
+            let $i: usize = $value % $count;
+            $body
+        }
+    )*};
 }
 
 /// How the outputs of a place fall to threads.
@@ -296,7 +296,7 @@ impl Line {
         tap: u32,
     ) -> [[T::Wide; V]; N] {
         // SAFETY (of both): the caller's promise.
-        if K <= 3 {
+        if const { K <= 3 } {
             return unsafe { self.load_as(x, shape, tap, K, T::Wide::ZERO, T::widen) };
         }
         // Of so many taps ptxas wants half the registers for numbers of 16 bits until they are computed with.
@@ -350,7 +350,9 @@ impl Line {
             let first = hint::opaque(first);
             each!(N, i => {
                 let is_inside = first.wrapping_add((i as u32).wrapping_mul(step)) < length;
-                all[i] = loaded[i].map(|x| if is_inside { to(x) } else { zero });
+                for v in 0..V {
+                    all[i][v] = if is_inside { to(loaded[i][v]) } else { zero };
+                }
             });
         }
         all

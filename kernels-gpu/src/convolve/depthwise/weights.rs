@@ -162,10 +162,10 @@ pub fn convolve_depthwise_weights<T: Num<Wide: MulAdd>, const M: usize>(
         shared,
     };
     // SAFETY (of all): the operands lie within their arrays, as vectors where that is asked.
-    match (plan.strips.vector, const { vector(size_of::<T>()) }) {
-        (1, _) => unsafe { of.run::<1>() },
-        (2, 2) if of.is_in_vectors::<2>() => unsafe { of.run::<2>() },
-        (4, 4) if of.is_in_vectors::<4>() => unsafe { of.run::<4>() },
+    match plan.strips.vector {
+        1 => unsafe { of.run::<1>() },
+        2 if const { vector(size_of::<T>()) == 2 } && of.is_in_vectors::<2>() => unsafe { of.run::<2>() },
+        4 if const { vector(size_of::<T>()) == 4 } && of.is_in_vectors::<4>() => unsafe { of.run::<4>() },
         _ => {}
     }
 }
