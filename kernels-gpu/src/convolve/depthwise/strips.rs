@@ -5,7 +5,6 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::super::{ConvolveShape, divide};
-use crate::matmul::unroll;
 use crate::num::Num;
 
 /// Places of a strip.
@@ -64,6 +63,7 @@ pub const fn vector(bytes: usize) -> u32 {
 
 /// Repeats a block for each of up to 24 numbers, which are constants: of more than some 16 the compiler does not unroll a loop, and what
 /// is indexed by them would be in memory. That a block is beyond the count is a constant, too, so that rustc leaves it out.
+#[cfg(target_arch = "nvptx64")]
 macro_rules! each {
     ($count:ident, $i:ident => $body:block) => {
         each!(@ $count, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23)
@@ -74,6 +74,14 @@ macro_rules! each {
             $body
         }
     )*};
+}
+
+/// On the simulated GPU a loop does.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! each {
+    ($count:ident, $i:ident => $body:block) => {
+        for $i in 0..$count $body
+    };
 }
 
 /// How the outputs of a place fall to threads.
