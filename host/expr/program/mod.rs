@@ -6,6 +6,7 @@
 
 pub(in crate::expr) mod interpret;
 pub(in crate::expr) mod lower;
+mod streamed;
 
 use cuda_std::scalar::ScalarType;
 
