@@ -125,9 +125,13 @@ fn rounded_log2(length: usize) -> u32 {
 #[derive(Debug, Default)]
 struct Table(HashMap<Key, Vec<(Option<String>, Choice)>>);
 
-/// Whether a device's name is `word`, which has `_` for the spaces.
+/// Whether a device's name is `word`, which has `_` for the spaces. Each product asks, so nothing is allocated.
 fn is_name(word: &str, name: &str) -> bool {
-    name.split_whitespace().collect::<Vec<_>>().join("_") == word
+    let rest = name.split_whitespace().enumerate().try_fold(word, |rest, (i, part)| {
+        let rest = if i == 0 { rest } else { rest.strip_prefix('_')? };
+        rest.strip_prefix(part)
+    });
+    rest == Some("")
 }
 
 impl Table {
