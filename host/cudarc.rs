@@ -114,14 +114,15 @@ impl Stream {
     /// # }
     /// ```
     pub fn from_cudarc(device: &Device, stream: Arc<CudaStream>) -> Result<Self> {
-        Self::of_cudarc("Stream::from_cudarc", device.backend(), stream)
+        Self::of_cudarc("Stream::from_cudarc", device.default_stream(), stream)
     }
 
-    fn of_cudarc(operation: &'static str, backend: &Arc<dyn Backend>, stream: Arc<CudaStream>) -> Result<Self> {
-        check_context(operation, backend, stream.context())?;
+    /// As a stream of the device with that default stream.
+    fn of_cudarc(operation: &'static str, default: &Stream, stream: Arc<CudaStream>) -> Result<Self> {
+        check_context(operation, default.backend(), stream.context())?;
         let handle = stream.cu_stream().expose_provenance() as u64;
         // SAFETY: `cudarc`'s stream lives as long as its owner, which is kept.
-        unsafe { Self::adopt(operation, Arc::clone(backend), handle, Owner::new(stream)) }
+        unsafe { Self::adopt(operation, default, handle, Owner::new(stream)) }
     }
 
     /// This stream as one of `cudarc`'s, in that context. [`from_cudarc`](Self::from_cudarc) is the way without a promise,
@@ -236,7 +237,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The stream as one of this library's, for a use of the array.
     fn stream_for(&self, operation: &'static str, stream: &Arc<CudaStream>) -> Result<Stream> {
         self.stream().check_not_captured(operation, FOREIGN)?;
-        Stream::of_cudarc(operation, self.stream().backend(), Arc::clone(stream))
+        Stream::of_cudarc(operation, self.stream().default_stream(), Arc::clone(stream))
     }
 }
 

@@ -91,10 +91,9 @@ impl Stream {
     /// # }
     /// ```
     pub fn from_cust(device: &Device, stream: Arc<::cust::stream::Stream>) -> Result<Self> {
-        let backend = Arc::clone(device.default_stream().backend());
         let handle = stream.as_inner().expose_provenance() as u64;
         // SAFETY: `cust`'s stream lives as long as its owner, which is kept.
-        unsafe { Self::adopt("from_cust", backend, handle, Owner::new(stream)) }
+        unsafe { Self::adopt("from_cust", device.default_stream(), handle, Owner::new(stream)) }
     }
 
     /// The driver's handle of the stream; `None` on the simulated GPU. For calls of `cust::sys`; it is that of

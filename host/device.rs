@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::env::VarError;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -45,18 +46,34 @@ fn traced(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
 /// // One device for all clones; each call of `simulator` makes another.
 /// let simulator = Device::named("sim")?;
 /// assert!(simulator.is_simulator());
-/// assert_eq!(simulator.clone().default_stream(), simulator.default_stream());
-/// assert_ne!(Device::simulator().default_stream(), simulator.default_stream());
+/// assert_eq!(simulator.clone(), simulator);
+/// assert_ne!(Device::simulator(), simulator);
 ///
 /// // All GPUs, and the simulated one behind them.
 /// assert_eq!(Device::list()?.last().map(|last| &*last.id), Some("sim"));
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Device {
     backend: Arc<dyn Backend>,
     default_stream: Stream,
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.backend, &other.backend)
+    }
+}
+
+impl Eq for Device {}
+
+/// Which device it is; [`Properties`] have the rest.
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Properties { id, name, .. } = self.properties();
+        f.debug_struct("Device").field("id", id).field("name", name).finish()
+    }
 }
 
 /// What a device can do; what `deviceQuery` shows. What a device does not have or know is `None`.
@@ -207,7 +224,7 @@ impl Device {
     /// A device with the library's own kernels, before anyone else can take their place.
     fn with_backend(backend: Arc<dyn Backend>) -> Result<Self> {
         backend.register_kernels(KERNELS)?;
-        let default_stream = Stream::new(Arc::clone(&backend), 0)?;
+        let default_stream = Stream::default_of(Arc::clone(&backend))?;
         Ok(Self {
             backend,
             default_stream,
@@ -424,7 +441,7 @@ impl Device {
     ///
     /// [`Error::Cuda`] if the driver fails.
     pub fn create_stream(&self) -> Result<Stream> {
-        Stream::new(Arc::clone(&self.backend), 0)
+        Stream::new(&self.default_stream, 0)
     }
 
     /// A new stream of that priority: where several streams have work, that of the least number begins first. Kernels
@@ -450,7 +467,7 @@ impl Device {
     /// # }
     /// ```
     pub fn create_stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        Stream::new(Arc::clone(&self.backend), priority)
+        Stream::new(&self.default_stream, priority)
     }
 
     /// The priorities that streams can have, the first to be served at the start; `-5..=0` on an H200, `0..=0` on the
@@ -521,5 +538,38 @@ impl Device {
     /// this library's.
     pub fn register_kernels(&self, modules: PtxModules) -> Result<()> {
         self.backend.register_kernels(modules)
+    }
+}
+
+/// What is above a stream.
+impl Stream {
+    /// The device that the stream is of, the same as the one it was made on: for a function that is given an array, and
+    /// wants another stream beside the array's, say.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::{Device, DeviceArray, DeviceArrayRef, Result};
+    ///
+    /// /// The bytes that are free on the device that has the array.
+    /// fn room(x: &DeviceArrayRef<f32, ndarray::Ix1>) -> Result<u64> {
+    ///     x.stream().device().free_memory()
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.create_stream()?;
+    /// assert_eq!(stream.device(), device);
+    /// let x = DeviceArray::zeros(&stream, 10)?;
+    /// assert!(room(&x)? > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn device(&self) -> Device {
+        let default_stream = self.default_stream().clone();
+        Device {
+            backend: Arc::clone(default_stream.backend()),
+            default_stream,
+        }
     }
 }

@@ -7,7 +7,6 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
 
 use ndarray::{Dimension, IntoDimension};
 
@@ -48,10 +47,9 @@ impl Stream {
     ///
     /// `stream` is a stream (`CUstream`, `cudaStream_t`), and it lives as long as `owner`.
     pub unsafe fn from_raw(device: &Device, stream: *mut c_void, owner: impl Any + Send + Sync) -> Result<Self> {
-        let backend = Arc::clone(device.default_stream().backend());
         let handle = stream.expose_provenance() as u64;
         // SAFETY: the caller's promise.
-        unsafe { Self::adopt("Stream::from_raw", backend, handle, Owner::new(owner)) }
+        unsafe { Self::adopt("Stream::from_raw", device.default_stream(), handle, Owner::new(owner)) }
     }
 }
 

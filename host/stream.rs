@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams: queues of work that a device does in order.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::{Backend, RawStream};
@@ -35,12 +36,11 @@ use crate::workspace::{Lease, Workspace};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     // Dropped in this order: the memory of the workspaces is freed on the stream.
     counters: Workspace,
@@ -48,6 +48,8 @@ struct Inner {
     partials: Workspace,
     constants: Constants,
     owned: OwnedStream,
+    /// The default stream of the device, unless this is it.
+    default: Option<Stream>,
 }
 
 /// The driver's handles (`CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) of what is a stream by another name: the default
@@ -56,7 +58,6 @@ const LEGACY_STREAM: u64 = 1;
 const PER_THREAD_STREAM: u64 = 2;
 
 /// A stream of the backend.
-#[derive(Debug)]
 struct OwnedStream {
     backend: Arc<dyn Backend>,
     raw: RawStream,
@@ -90,28 +91,50 @@ impl PartialEq for Stream {
 
 impl Eq for Stream {}
 
+/// The device and which of its streams it is, as the work and the memory of the device are not its own.
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut stream = f.debug_struct("Stream");
+        stream.field("device", &self.device_id());
+        match self.inner.default {
+            Some(_) => stream.field("handle", &format_args!("{:#x}", self.raw().0)),
+            None => stream.field("handle", &format_args!("default")),
+        };
+        stream.finish()
+    }
+}
+
 impl Stream {
-    /// A new stream; [`Backend::create_stream`] says what its priority means.
-    pub(crate) fn new(backend: Arc<dyn Backend>, priority: i32) -> Result<Self> {
-        let raw = backend.create_stream(priority)?;
-        Ok(Self::of(OwnedStream {
+    /// The default stream of the device that is `backend`.
+    pub(crate) fn default_of(backend: Arc<dyn Backend>) -> Result<Self> {
+        let raw = backend.create_stream(0)?;
+        let owned = OwnedStream {
             backend,
             raw,
             owner: None,
-        }))
+        };
+        Ok(Self::of(owned, None))
     }
 
-    /// A stream that somebody else made, by the driver's handle.
+    /// A new stream of the device with that default stream; [`Backend::create_stream`] says what its priority means.
+    pub(crate) fn new(default: &Stream, priority: i32) -> Result<Self> {
+        let backend = Arc::clone(default.backend());
+        let raw = backend.create_stream(priority)?;
+        let owned = OwnedStream {
+            backend,
+            raw,
+            owner: None,
+        };
+        Ok(Self::of(owned, Some(default)))
+    }
+
+    /// A stream that somebody else made, by the driver's handle, as one of the device with that default stream.
     ///
     /// # Safety
     ///
     /// The stream lives as long as `owner`.
-    pub(crate) unsafe fn adopt(
-        operation: &'static str,
-        backend: Arc<dyn Backend>,
-        handle: u64,
-        owner: Owner,
-    ) -> Result<Self> {
+    pub(crate) unsafe fn adopt(operation: &'static str, default: &Stream, handle: u64, owner: Owner) -> Result<Self> {
+        let backend = Arc::clone(default.backend());
         let handle = match handle {
             // The default stream, by the handle that means it also where 0 would mean no stream.
             0 => LEGACY_STREAM,
@@ -131,10 +154,10 @@ impl Stream {
             return Err(Error::different_devices(operation, "another context", wanted));
         };
         let owner = Some(owner);
-        Ok(Self::of(OwnedStream { backend, raw, owner }))
+        Ok(Self::of(OwnedStream { backend, raw, owner }, Some(default)))
     }
 
-    fn of(owned: OwnedStream) -> Self {
+    fn of(owned: OwnedStream, default: Option<&Stream>) -> Self {
         let workspace = || Workspace::new(&owned.backend, owned.raw);
         let inner = Inner {
             counters: workspace(),
@@ -142,8 +165,14 @@ impl Stream {
             partials: workspace(),
             constants: Constants::new(&owned.backend, owned.raw),
             owned,
+            default: default.map(|default| default.default_stream().clone()),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// The default stream of the device.
+    pub(crate) fn default_stream(&self) -> &Stream {
+        self.inner.default.as_ref().unwrap_or(self)
     }
 
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {

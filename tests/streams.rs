@@ -453,3 +453,51 @@ fn memory_of_a_graphs_launch_that_failed_is_set_to_0_again() {
         }
     }
 }
+
+#[test]
+fn streams_and_arrays_know_their_device() {
+    let device = device();
+    let stream = device.create_stream().unwrap();
+    assert_eq!(stream.device(), *device);
+    assert_eq!(stream.device().default_stream(), device.default_stream());
+    assert_eq!(device.default_stream().device(), *device);
+    assert_eq!(zeros(&stream, 3).stream().device(), *device);
+    // A device that is found by its stream outlives all other names of it.
+    let found = Device::simulator().create_stream().unwrap().device();
+    assert_eq!(zeros(found.default_stream(), 3).sum().unwrap(), 0);
+    assert_ne!(found, *device);
+}
+
+#[test]
+fn devices_and_streams_are_told_by_their_names() {
+    let device = Device::simulator();
+    assert_eq!(
+        format!("{device:?}"),
+        r#"Device { id: "sim", name: "Warpsmith simulated GPU" }"#
+    );
+    let default = format!("{:?}", device.default_stream());
+    assert_eq!(default, r#"Stream { device: "sim", handle: default }"#);
+    let other = format!("{:?}", device.create_stream().unwrap());
+    assert!(other.starts_with(r#"Stream { device: "sim", handle: 0x"#), "{other}");
+}
+
+/// What threads share or hand on.
+const _: fn() = || {
+    fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Device>();
+    is_send_and_sync::<Stream>();
+    is_send_and_sync::<Error>();
+    is_send_and_sync::<warpsmith::Event>();
+    is_send_and_sync::<DeviceArray<f32, Ix2>>();
+    is_send_and_sync::<warpsmith::DeviceView<'_, f32, Ix2>>();
+    is_send_and_sync::<warpsmith::DeviceViewMut<'_, f32, Ix2>>();
+    is_send_and_sync::<warpsmith::Expr<'_, f32, Ix2>>();
+    is_send_and_sync::<warpsmith::PinnedArray<f32, Ix2>>();
+    is_send_and_sync::<warpsmith::PendingCopy<f32, Ix2>>();
+    is_send_and_sync::<warpsmith::Module>();
+    is_send_and_sync::<warpsmith::Function>();
+    is_send_and_sync::<warpsmith::DeviceGridBarrier>();
+    is_send_and_sync::<warpsmith::Generator>();
+    is_send_and_sync::<warpsmith::optim::Adam<f32>>();
+    is_send_and_sync::<warpsmith::optim::Sgd<f32>>();
+};

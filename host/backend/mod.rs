@@ -12,7 +12,7 @@ mod system;
 pub(crate) mod traced;
 
 use std::any::TypeId;
-use std::fmt::Debug;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, RwLockReadGuard};
@@ -263,11 +263,18 @@ fn check_cooperative(kernel: &str, config: &LaunchConfig, most: u32) -> Result<(
     })
 }
 
+/// The device's name: nearly all that a user prints has a backend somewhere, and whose it is says enough.
+impl fmt::Debug for dyn Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.properties().id)
+    }
+}
+
 /// What a device does. Work on a stream happens in order, asynchronously where the device can.
 ///
 /// The unsafe functions have one contract: addresses are of this device's memory, allocated and not freed in the
 /// stream's order, and the bytes named lie within the allocation; streams and events are this backend's and live.
-pub(crate) trait Backend: Graphs + Debug + Send + Sync {
+pub(crate) trait Backend: Graphs + Send + Sync {
     fn properties(&self) -> &Properties;
     /// Bytes that the system has left.
     fn free_memory(&self) -> Result<u64>;

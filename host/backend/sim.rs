@@ -32,7 +32,6 @@ use graph::Recorded;
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
 
-#[derive(Debug)]
 pub(crate) struct Simulator {
     properties: Properties,
     memory: Memory,

@@ -56,7 +56,6 @@ pub(crate) use context::{count, properties};
 /// [`Error::KernelFailed`](crate::Error::KernelFailed).
 pub const SYNC_VARIABLE: &str = "WARPSMITH_SYNC";
 
-#[derive(Debug)]
 pub(crate) struct Cuda {
     properties: Properties,
     memory: Memory,
