@@ -5,13 +5,13 @@
 use std::env;
 
 use warpsmith::ndarray::{Array4, Axis, Ix3, Ix4};
-use warpsmith::{Device, DeviceArray, Result};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Result};
 
 const HEADS: usize = 8;
 const DIM: usize = 64;
 
 /// `softmax(Q Kᵀ / √d) V` by a product, an expression, and a product.
-fn step_by_step(qkv: [&DeviceArray<f32, Ix3>; 3]) -> Result<DeviceArray<f32, Ix3>> {
+fn step_by_step(qkv: [&DeviceArrayRef<f32, Ix3>; 3]) -> Result<DeviceArray<f32, Ix3>> {
     let [q, k, v] = qkv;
     let scores = q.batched_matmul(&k.view().permuted_axes([0, 2, 1])?)?;
     let scores = scores.expr() * (1.0 / (DIM as f32).sqrt());
@@ -53,13 +53,13 @@ fn main() -> Result<()> {
     println!("{HEADS} heads of {positions} positions on {}", device.properties().name);
 
     let fused = measured("one kernel", &device, || q.attention(&k, &v).compute())?;
-    let heads = |x: &DeviceArray<f32, Ix4>| x.try_clone()?.into_shape((HEADS, positions, DIM));
-    let [a, b, c] = [heads(&q)?, heads(&k)?, heads(&v)?];
+    let heads = (HEADS, positions, DIM);
+    let [a, b, c] = [q.reshape(heads)?, k.reshape(heads)?, v.reshape(heads)?];
     let plain = measured("step by step", &device, || step_by_step([&a, &b, &c]))?;
 
     // Values are at most 1, and scores are sums of 64 products of at most 1, divided by 8: in f32 off by at most
     // 64 · 2⁻²⁴ · 8, so that weights are off by some 10⁻⁴ of themselves at worst, in each of the two.
-    let fused = heads(&fused)?.to_ndarray()?;
+    let fused = fused.reshape(heads)?.to_ndarray()?;
     let differences = fused.iter().zip(plain.to_ndarray()?).map(|(a, b)| (a - b).abs());
     let greatest = differences.fold(0.0, f32::max);
     println!("greatest difference {greatest:e}");

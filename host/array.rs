@@ -10,7 +10,7 @@ use ndarray::{Dimension, IntoDimension, IxDyn};
 use crate::array_ref::{DeviceArrayRef, Held};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::layout::{Layout, checked_len};
+use crate::layout::{Layout, check_reshape, checked_len};
 use crate::stream::Stream;
 
 /// A type that can lie in device memory: any that is plain bytes ([`bytemuck::Pod`]).
@@ -139,7 +139,46 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         }
     }
 
-    /// The same elements, in C order, in another shape. Costs nothing.
+    /// The same array with a dimension that is known when the program is compiled, as of what [`into_dyn`](Self::into_dyn) or
+    /// a reduction along several axes has given.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if it has another number of axes; the array is then dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Ix1, Ix2, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2], [3, 4]])?.into_dyn();
+    /// let x = x.into_dimensionality::<Ix2>()?;
+    /// assert_eq!(x.to_ndarray()?, array![[1, 2], [3, 4]]);
+    /// let error = x.into_dimensionality::<Ix1>().unwrap_err().to_string();
+    /// assert_eq!(error, "into_dimensionality: given shape [2, 2], wanted one of 1 axis");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_dimensionality<E: Dimension>(self) -> Result<DeviceArray<T, E>> {
+        let Held {
+            buffer, stream, layout, ..
+        } = self.all;
+        Ok(DeviceArray {
+            all: Held {
+                buffer,
+                stream,
+                layout: layout.into_dimensionality()?,
+                _element: PhantomData,
+                _size: [],
+            },
+        })
+    }
+
+    /// The same elements, in C order, in another shape. Costs nothing. [`reshape`](DeviceArrayRef::reshape) is a view of
+    /// them in another shape, and leaves the array as it is.
     ///
     /// # Errors
     ///
@@ -160,7 +199,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// ```
     pub fn into_shape<E: Dimension>(self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceArray<T, E>> {
         let dim = shape.into_dimension();
-        check_into_shape(self.shape(), dim.slice())?;
+        check_reshape("into_shape", self.shape(), dim.slice())?;
         let Held { buffer, stream, .. } = self.all;
         Ok(DeviceArray {
             all: Held {
@@ -172,17 +211,4 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             },
         })
     }
-}
-
-/// An error unless an array of shape `from` can have the shape `to`.
-fn check_into_shape(from: &[usize], to: &[usize]) -> Result<()> {
-    let len: usize = from.iter().product();
-    if checked_len(to) == Some(len) {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        operation: "into_shape",
-        given: format!("shape {to:?} for {len} elements of shape {from:?}"),
-        wanted: format!("a shape of {len} elements"),
-    })
 }

@@ -2,7 +2,7 @@
 //! Views: shapes, strides, and their elements as arrays of their own.
 
 use crate::common::*;
-use ndarray::{Array, Array1, Array2, Array3, ArrayD, IxDyn, array};
+use ndarray::{Array, Array1, Array2, Array3, ArrayD, Ix1, Ix2, Ix3, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::{AsView, DeviceArray};
 
@@ -175,4 +175,116 @@ fn a_view_can_be_too_large_for_an_array() {
             1u64 << 62
         )
     );
+}
+
+/// Every shape of views of every order of axes, which is a view where NumPy's rule says so, and else an error.
+#[test]
+fn views_in_other_shapes() {
+    let shapes: [&[usize]; 9] = [
+        &[24],
+        &[2, 12],
+        &[12, 2],
+        &[2, 3, 4],
+        &[4, 3, 2],
+        &[6, 1, 4],
+        &[1, 3, 8, 1],
+        &[2, 2, 2, 3],
+        &[24, 1],
+    ];
+    let all = numbered(&[2, 3, 4]);
+    let on_device = upload(&all);
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let order = IxDyn(&order);
+        let wanted = all.view().permuted_axes(order.clone());
+        let view = on_device.view().permuted_axes(order).unwrap();
+        for shape in shapes {
+            match view.reshape(IxDyn(shape)) {
+                Ok(reshaped) => {
+                    let wanted = wanted.to_shape(IxDyn(shape)).unwrap();
+                    assert_eq!(reshaped.to_ndarray().unwrap(), wanted, "{:?}", view.shape());
+                }
+                Err(error) => assert!(!view.is_standard_layout(), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn axes_of_parts_are_split_and_put_together() {
+    let all = numbered(&[4, 12]).into_dimensionality::<Ix2>().unwrap();
+    let x = upload(&all);
+    // Columns in pairs, of each row.
+    let columns = x.slice(s![.., 2..10]).unwrap();
+    let pairs = columns.reshape((4, 4, 2)).unwrap();
+    assert_eq!(pairs.strides(), [12, 2, 1]);
+    let wanted = all.slice(s![.., 2..10]);
+    assert_eq!(pairs.to_ndarray().unwrap(), wanted.to_shape((4, 4, 2)).unwrap());
+    assert_eq!(pairs.reshape((4, 8)).unwrap().strides(), columns.strides());
+    // Backwards, and every second row.
+    let backwards = x.slice(s![..;2, ..;-1]).unwrap();
+    let wanted = all.slice(s![..;2, ..;-1]);
+    let split = backwards.reshape((1, 2, 3, 4)).unwrap();
+    assert_eq!(split.to_ndarray().unwrap(), wanted.to_shape((1, 2, 3, 4)).unwrap());
+    // Repeated ones stay repeated.
+    let repeated = x
+        .slice(s![0, ..])
+        .unwrap()
+        .broadcast((6, 12))
+        .unwrap()
+        .reshape((2, 3, 12))
+        .unwrap();
+    assert_eq!(repeated.strides(), [0, 0, 1]);
+    // Rows of parts do not follow one another.
+    let error = columns.reshape(32).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "reshape: given shape [32] for elements of shape [4, 8] and strides [12, 1], wanted elements that lie evenly along \
+         each axis of it: `to_array` puts them in order"
+    );
+    assert!(columns.reshape((8, 4)).is_err());
+    let error = x.reshape((5, 10)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "reshape: given shape [5, 10] for 48 elements of shape [4, 12], wanted a shape of 48 elements"
+    );
+    assert!(x.reshape((usize::MAX, 2)).is_err());
+    let none = DeviceArray::<u8, _>::zeros(device().default_stream(), (0, 3)).unwrap();
+    assert_eq!(none.t().reshape((2, 0, 7)).unwrap().shape(), [2, 0, 7]);
+    assert_eq!(
+        upload(&array![7]).reshape(()).unwrap().to_ndarray().unwrap(),
+        ndarray::arr0(7)
+    );
+}
+
+#[test]
+fn views_in_other_shapes_are_written() {
+    let mut x = upload(&Array2::<u32>::zeros((3, 8)));
+    let mut part = x.slice_mut(s![.., 2..6]).unwrap();
+    part.reshape_mut((3, 2, 2))
+        .unwrap()
+        .slice_mut(s![.., 1, ..])
+        .unwrap()
+        .fill(5)
+        .unwrap();
+    let mut wanted = Array2::<u32>::zeros((3, 8));
+    wanted.slice_mut(s![.., 4..6]).fill(5);
+    assert_eq!(x.to_ndarray().unwrap(), wanted);
+    assert!(x.slice_mut(s![.., 2..6]).unwrap().reshape_mut(12).is_err());
+}
+
+#[test]
+fn dimensions_that_are_known_again() {
+    let all = array![[1, 2, 3], [4, 5, 6]];
+    let mut x = upload(&all).into_dyn().into_dimensionality::<Ix2>().unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), all);
+    let columns = x.t().into_dyn().into_dimensionality::<Ix2>().unwrap();
+    assert_eq!(
+        (columns.strides(), columns.to_ndarray().unwrap()),
+        (&[1, 3][..], all.t().to_owned())
+    );
+    let view = x.view_mut().into_dyn().into_dimensionality::<Ix2>().unwrap();
+    assert_eq!(view.strides(), [3, 1]);
+    let error = view.into_dimensionality::<Ix3>().err().unwrap().to_string();
+    assert_eq!(error, "into_dimensionality: given shape [2, 3], wanted one of 3 axes");
+    assert!(x.into_dimensionality::<Ix1>().is_err());
 }

@@ -241,6 +241,56 @@ impl<D: Dimension> Layout<D> {
         Layout::place(self.offset, dim)
     }
 
+    /// The same elements, in their order, in another shape: where each axis of the two shapes, or each group of them that has
+    /// as many elements in both, lies evenly.
+    pub(crate) fn reshaped<E: Dimension>(&self, operation: &'static str, dim: E) -> Result<Layout<E>> {
+        check_reshape(operation, self.shape(), dim.slice())?;
+        if self.is_standard() {
+            return Ok(self.in_shape(dim));
+        }
+        let axes = self.shape().iter().zip(self.strides()).filter(|axis| *axis.0 != 1);
+        let mut axes = axes.map(|(&length, &stride)| (length, stride));
+        // Every group is one of neighbouring axes here, and of neighbouring ones there.
+        let mut strides = vec![0; dim.ndim()];
+        let mut end = 0;
+        while let Some((mut length, mut stride)) = axes.next() {
+            let start = end;
+            let mut wanted = 1;
+            while wanted != length {
+                if wanted < length {
+                    wanted *= dim[end];
+                    end += 1;
+                    continue;
+                }
+                let (inner, step) = axes.next().expect("as many elements in both shapes");
+                if stride != inner as isize * step {
+                    return Err(Error::Shape {
+                        operation,
+                        given: format!(
+                            "shape {:?} for elements of shape {:?} and strides {:?}",
+                            dim.slice(),
+                            self.shape(),
+                            self.strides()
+                        ),
+                        wanted: "elements that lie evenly along each axis of it: `to_array` puts them in order".into(),
+                    });
+                }
+                (length, stride) = (length * inner, step);
+            }
+            for axis in (start..end).rev() {
+                strides[axis] = stride;
+                stride *= dim[axis] as isize;
+            }
+        }
+        let mut of_dim = dim.clone();
+        bytemuck::cast_slice_mut(of_dim.slice_mut()).copy_from_slice(&strides);
+        Ok(Layout {
+            offset: self.offset,
+            dim,
+            strides: of_dim,
+        })
+    }
+
     /// The same memory with a shape and strides of their own, which stay within it.
     pub(crate) fn laid_out<E: Dimension>(&self, dim: E, strides: &[usize]) -> Layout<E> {
         let mut to = dim.clone();
@@ -249,6 +299,26 @@ impl<D: Dimension> Layout<D> {
             offset: self.offset,
             dim,
             strides: to,
+        }
+    }
+
+    /// The same with another dimension type, if that has as many axes.
+    pub(crate) fn into_dimensionality<E: Dimension>(self) -> Result<Layout<E>> {
+        match (E::from_dimension(&self.dim), E::from_dimension(&self.strides)) {
+            (Some(dim), Some(strides)) => Ok(Layout {
+                offset: self.offset,
+                dim,
+                strides,
+            }),
+            _ => Err(Error::Shape {
+                operation: "into_dimensionality",
+                given: format!("shape {:?}", self.shape()),
+                wanted: match E::NDIM {
+                    Some(1) => "one of 1 axis".into(),
+                    Some(axes) => format!("one of {axes} axes"),
+                    None => "one of any axes".into(),
+                },
+            }),
         }
     }
 
@@ -278,6 +348,19 @@ fn repeated_strides(shape: &[usize], strides: &[isize], to: &[usize]) -> Result<
     let stride = |(&length, &stride): (&usize, &isize)| if length == 1 { 0 } else { stride };
     result.extend(shape.iter().zip(strides).map(stride));
     Ok(result)
+}
+
+/// An error of `operation` unless elements of shape `from` can have the shape `to`.
+pub(crate) fn check_reshape(operation: &'static str, from: &[usize], to: &[usize]) -> Result<()> {
+    let len: usize = from.iter().product();
+    if checked_len(to) == Some(len) {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("shape {to:?} for {len} elements of shape {from:?}"),
+        wanted: format!("a shape of {len} elements"),
+    })
 }
 
 /// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has

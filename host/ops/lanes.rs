@@ -14,7 +14,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         let last = self.ndim() - 1;
         if axis == last {
             return Ok(match self.in_order()? {
-                Ordered::AsIs(view) => Ordered::AsIs(view.into_shape(Ix1(self.len()))),
+                Ordered::AsIs(view) => Ordered::AsIs(view.into_dim(Ix1(self.len()))),
                 Ordered::Copied(array) => Ordered::Copied(array.into_shape(self.len())?),
             });
         }

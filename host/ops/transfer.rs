@@ -27,6 +27,30 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; for an array in
     /// another order of the axes also those of a launch.
+    ///
+    /// # Examples
+    ///
+    /// Of an array, a part of one, and a slice, which ndarray's `aview1` makes an array without a copy:
+    ///
+    /// ```
+    /// use ndarray::{array, aview1, s};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let matrix = array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    /// let x = DeviceArray::from_ndarray(stream, &matrix)?;
+    /// assert_eq!(x.to_ndarray()?, matrix);
+    /// let column = DeviceArray::from_ndarray(stream, &matrix.slice(s![.., 1]))?;
+    /// assert_eq!(column.to_ndarray()?, array![2.0, 5.0]);
+    ///
+    /// let numbers: Vec<f32> = vec![1.0, 4.0, 9.0];
+    /// let y = DeviceArray::from_ndarray(stream, &aview1(&numbers))?;
+    /// assert_eq!(y.sqrt()?.to_ndarray()?.to_vec(), [1.0, 2.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_ndarray<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
         let mut result = Self::uninit(stream, array.raw_dim())?;
         result.upload(array)?;

@@ -67,11 +67,27 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         copy("to_array", self, out)
     }
 
-    /// A copy of the elements, as [`to_array`](Self::to_array).
+    /// A copy of the elements, as [`to_array`](Self::to_array): what `clone` is elsewhere, but that it can fail.
     ///
     /// # Errors
     ///
     /// Those of [`to_array`](Self::to_array).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+    /// let mut y = x.try_clone()?;
+    /// y.add_assign_scalar(10)?;
+    /// assert_eq!((x.to_ndarray()?, y.to_ndarray()?), (array![1, 2, 3], array![11, 12, 13]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_clone(&self) -> Result<DeviceArray<T, D>> {
         self.to_array()
     }

@@ -152,7 +152,7 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
     }
 
     /// The view of a whole array in another shape of as many elements, in C order.
-    pub(crate) fn into_shape<E: Dimension>(self, dim: E) -> DeviceView<'a, T, E> {
+    pub(crate) fn into_dim<E: Dimension>(self, dim: E) -> DeviceView<'a, T, E> {
         self.with(self.layout.in_shape(dim))
     }
 
@@ -183,6 +183,15 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
     /// The view with a dimension that is known at run time only.
     pub fn into_dyn(self) -> DeviceView<'a, T, IxDyn> {
         self.with(self.layout.clone().into_dyn())
+    }
+
+    /// The view with a dimension that is known when the program is compiled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`](crate::Error::Shape) if it has another number of axes.
+    pub fn into_dimensionality<E: Dimension>(self) -> Result<DeviceView<'a, T, E>> {
+        Ok(self.with(self.layout.clone().into_dimensionality()?))
     }
 
     /// The same view with its operations on another stream of the device.

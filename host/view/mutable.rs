@@ -207,6 +207,18 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }))
     }
 
+    /// The elements in another shape, as [`reshape`](Self::reshape).
+    ///
+    /// # Errors
+    ///
+    /// As [`reshape`](Self::reshape).
+    pub fn reshape_mut<E: Dimension>(&mut self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceViewMut<'_, T, E>> {
+        Ok(mutable(
+            self,
+            self.layout.reshaped("reshape_mut", shape.into_dimension())?,
+        ))
+    }
+
     /// A mutable view of elements in C order without a gap, in another shape of as many.
     pub(crate) fn in_shape_mut<E: Dimension>(&mut self, dim: E) -> DeviceViewMut<'_, T, E> {
         mutable(self, self.layout.in_shape(dim))
@@ -265,6 +277,16 @@ impl<'a, T: Element, D: Dimension> DeviceViewMut<'a, T, D> {
     /// The view with a dimension that is known at run time only.
     pub fn into_dyn(self) -> DeviceViewMut<'a, T, IxDyn> {
         mutable(&self, self.layout.clone().into_dyn())
+    }
+
+    /// The view with a dimension that is known when the program is compiled, as
+    /// [`DeviceView::into_dimensionality`](crate::DeviceView::into_dimensionality).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`](crate::Error::Shape) if it has another number of axes.
+    pub fn into_dimensionality<E: Dimension>(self) -> Result<DeviceViewMut<'a, T, E>> {
+        Ok(mutable(&self, self.layout.clone().into_dimensionality()?))
     }
 
     /// The same view with its operations on another stream of the device.

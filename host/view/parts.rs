@@ -195,12 +195,56 @@ macro_rules! views {
             Ok(self.with(self.layout.insert_axis("insert_axis", axis.index())?))
         }
 
+        /// The elements in another shape of as many, in the same order, without a copy; PyTorch's `view`.
+        ///
+        /// Of an array, or a part of one in C order, that is any shape. Of other views it is one whose axes are theirs, split or
+        /// put together where the elements lie evenly: the last axis of a range of columns can be split.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Shape`](crate::Error::Shape) if the shape is not one of as many elements, or the elements do not lie so.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::{array, s};
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]])?;
+        /// assert_eq!(x.reshape((5, 2))?.to_ndarray()?, array![[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
+        /// let pairs = x.slice(s![.., 1..])?.reshape((2, 2, 2))?;
+        /// assert_eq!(pairs.to_ndarray()?, array![[[2, 3], [4, 5]], [[7, 8], [9, 10]]]);
+        /// assert!(x.t().reshape(10).is_err());
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn reshape<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceView<$a, T, E>> {
+            Ok(self.with(self.layout.reshaped("reshape", shape.into_dimension())?))
+        }
+
         /// The elements repeated to a larger shape, by ndarray's (and NumPy's) rules: the axes are matched from the last;
         /// one of length 1 is repeated, and those that are missing in front are added.
         ///
         /// # Errors
         ///
         /// [`Error::Shape`](crate::Error::Shape) if the elements do not fit the shape.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::array;
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let row = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+        /// assert_eq!(row.broadcast((2, 3))?.to_ndarray()?, array![[1, 2, 3], [1, 2, 3]]);
+        /// assert!(row.broadcast((3, 2)).is_err());
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceView<$a, T, E>> {
             Ok(self.with(self.layout.broadcast(shape.into_dimension())?))
         }

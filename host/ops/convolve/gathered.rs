@@ -95,7 +95,7 @@ impl<'a, T: Element> Whole<'a, T> {
         let matrix = Ix3(of.groups, places, of.taps() * of.channels);
         let view = x.into_laid_out(IxDyn(&shape), strides);
         Ok(match view.is_standard_layout() {
-            true => Ordered::AsIs(view.into_shape(matrix)),
+            true => Ordered::AsIs(view.into_dim(matrix)),
             false => Ordered::Copied(view.to_array()?.into_shape(matrix)?),
         })
     }
