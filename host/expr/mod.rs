@@ -131,12 +131,14 @@ mod value;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use ndarray::{Dimension, IntoDimension, Ix0};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Error;
+use crate::view::DeviceView;
 use graph::{Node, Part};
 
 pub use any::AnyExpr;
@@ -196,6 +198,29 @@ impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The elements as an [expression](crate::expr).
     pub fn expr(&self) -> Expr<'_, T, D> {
         Expr::of(Ok(Node::array(self)))
+    }
+}
+
+impl<'a, T: Value<Element = T> + Element, D: Dimension + 'a> DeviceView<'a, T, D> {
+    /// The elements as an [expression](crate::expr), which borrows what the view borrows: the view itself may go.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0]])?;
+    /// let means = x.mean_axis(Axis(1))?;
+    /// let centred = &x - means.insert_axis(Axis(1))?.expr();
+    /// assert_eq!(centred.eval()?.to_ndarray()?, array![[-0.5, 0.5], [-0.5, 0.5]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expr(&self) -> Expr<'a, T, D> {
+        Expr::of(Ok(Node::of_array(Arc::new(self.clone()), T::TYPE)))
     }
 }
 
