@@ -218,6 +218,10 @@ macro_rules! reads {
                 DeviceArrayRef::is_part(self)
             }
 
+            fn reading(&self) -> Option<&Reading> {
+                self.buffer.reading()
+            }
+
             fn abi(&self) -> Abi<Slice<'static, T>> {
                 Arg::<Slice<'static, T>>::abi(&&***self)
             }
