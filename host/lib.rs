@@ -96,6 +96,7 @@ mod pinned;
 mod pipeline;
 mod ptx;
 mod raw;
+pub mod sim;
 mod stream;
 pub mod tensor_map;
 mod usage;
@@ -109,10 +110,7 @@ pub use backend::cuda::SYNC_VARIABLE;
 pub use backend::faulty::Faults;
 #[doc(hidden)]
 pub use backend::sim::Simulation;
-pub use cuda_sim::{
-    Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operands,
-    Operation, Schedule, Space, Step,
-};
+pub use cuda_sim::{Checks, Fault, Schedule};
 pub use cuda_std::float8::{F8E4M3, F8E5M2};
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, KernelFailure, Result};

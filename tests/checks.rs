@@ -5,7 +5,8 @@
 use cuda_std::prelude::*;
 use kernels_gpu::op::Sum;
 use ndarray::{Array1, Array2};
-use warpsmith::{Array, Checks, Device, DeviceArray, Error, FindingKind, LaunchConfig, Operation, Schedule, Space};
+use warpsmith::sim::{Array, FindingKind, Operation, Space};
+use warpsmith::{Checks, Device, DeviceArray, Error, LaunchConfig, Schedule};
 
 /// Counts without atomics.
 #[kernel]

@@ -178,7 +178,8 @@ impl Device {
     ///
     /// ```
     /// use cuda_std::prelude::*;
-    /// use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, Space};
+    /// use warpsmith::sim::{Operation, Space};
+    /// use warpsmith::{Device, DeviceArray, LaunchConfig};
     ///
     /// /// `out` = every second element of `x`
     /// #[kernel]

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ndarray::{ArrayBase, Data, Dimension};
-use warpsmith::{Device, DeviceArray, Element, LaunchCounters, Space};
+use warpsmith::sim::{LaunchCounters, Space};
+use warpsmith::{Device, DeviceArray, Element};
 
 use crate::bench::{Bench, Times};
 use crate::report::{Cell, Table};

@@ -17,7 +17,8 @@ use device_test_kernels::counters::{
 };
 use device_tests::{PTX, device, download, upload, zeros};
 use ndarray::Ix1;
-use warpsmith::{Counts, Device, DeviceArray, LaunchConfig, Operation, Space};
+use warpsmith::sim::{Counts, Operation, Space};
+use warpsmith::{Device, DeviceArray, LaunchConfig};
 
 /// Enough for all that the kernels read and write.
 const LEN: usize = 32 * 1024;

@@ -6,7 +6,8 @@
 use std::fmt::Write;
 
 use warpsmith::ndarray::Array1;
-use warpsmith::{Device, DeviceArray, LaunchConfig, LaunchCounters, Operation, Result, Space};
+use warpsmith::sim::{Counts, LaunchCounters, Operation, Space};
+use warpsmith::{Device, DeviceArray, LaunchConfig, Result};
 use warpsmith_lab_kernels::{blur, histogram, matmul, reduction, scan, transpose};
 
 use crate::book::assert_shown;
@@ -33,7 +34,7 @@ impl Counted {
     fn row(&mut self, step: &str) {
         const OPERATIONS: [Operation; 3] = [Operation::Load, Operation::Store, Operation::Atomic];
         let launches = self.device.take_counters();
-        let sum = |space, number: fn(&warpsmith::Counts) -> u64| -> u64 {
+        let sum = |space, number: fn(&Counts) -> u64| -> u64 {
             let of = |launch: &LaunchCounters| OPERATIONS.map(|operation| number(&launch.total(space, operation)));
             launches.iter().flat_map(of).sum()
         };

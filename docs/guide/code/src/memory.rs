@@ -2,7 +2,8 @@
 //! Chapter "Memory".
 
 use warpsmith::ndarray::{Array1, Array2, array, s};
-use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, PinnedArray, Space, Stream};
+use warpsmith::sim::{Operation, Space};
+use warpsmith::{Device, DeviceArray, LaunchConfig, PinnedArray, Stream};
 use warpsmith_guide_kernels::memory::{Shift, THREADS, copy_every, move_points, reverse_blocks};
 
 use crate::book::{assert_shown, simulator};
