@@ -19,6 +19,15 @@ pub fn saxpy(a: f32, x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
     }
 }
 
+/// `out[i] = factor * x[i]`, of a number of the elements' type.
+#[kernel(T = [f32, f64])]
+pub fn scale<T: Float>(factor: T, x: &[T], out: SliceMut<'_, T>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        out.set(i, factor * x[i]);
+    }
+}
+
 /// Edge of a block of [`transpose`].
 const EDGE: usize = 16;
 
@@ -560,4 +569,15 @@ fn views_in_another_order_are_refused() {
     );
     stream.launch::<saxpy>(&config, (1.0, &x.view(), &y, &mut out)).unwrap();
     assert_eq!(out.to_ndarray().unwrap(), array![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+}
+
+#[test]
+fn a_number_of_the_elements_type() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &array![1.5, -2.0]).unwrap();
+    let mut out = x.zeros_like().unwrap();
+    let config = LaunchConfig::for_len(2, 32);
+    stream.launch::<scale<f64>>(&config, (3.0, &x, &mut out)).unwrap();
+    assert_eq!(out.to_ndarray().unwrap(), array![4.5, -6.0]);
 }

@@ -7,6 +7,7 @@ use core::ops::{Index, IndexMut};
 
 use crate::global::{Slice, SliceMut};
 use crate::shared::Shared;
+use crate::view::{ArrayView, ArrayViewMut};
 
 /// Memory whose elements can be borrowed. No type of this crate is.
 #[doc(hidden)]
@@ -14,37 +15,43 @@ use crate::shared::Shared;
     message = "elements that threads share cannot be borrowed, as an index would do",
     label = "it is `get(i)` that reads an element, and `set(i, value)` that writes one"
 )]
-pub trait Places<T> {
-    fn place(&self, index: usize) -> &T;
-    fn place_mut(&mut self, index: usize) -> &mut T;
+pub trait Places<I, T> {
+    fn place(&self, index: I) -> &T;
+    fn place_mut(&mut self, index: I) -> &mut T;
 }
 
 macro_rules! without_places {
-    ($($type:ty),+) => {$(
+    ($([$($generics:tt)*] $type:ty [$index:ty]),+) => {$(
         #[doc(hidden)]
         #[diagnostic::do_not_recommend]
-        impl<T> Index<usize> for $type
+        impl<$($generics)*> Index<$index> for $type
         where
-            Self: Places<T>,
+            Self: Places<$index, T>,
         {
             type Output = T;
 
-            fn index(&self, index: usize) -> &T {
+            fn index(&self, index: $index) -> &T {
                 self.place(index)
             }
         }
 
         #[doc(hidden)]
         #[diagnostic::do_not_recommend]
-        impl<T> IndexMut<usize> for $type
+        impl<$($generics)*> IndexMut<$index> for $type
         where
-            Self: Places<T>,
+            Self: Places<$index, T>,
         {
-            fn index_mut(&mut self, index: usize) -> &mut T {
+            fn index_mut(&mut self, index: $index) -> &mut T {
                 self.place_mut(index)
             }
         }
     )+};
 }
 
-without_places! { Slice<'_, T>, SliceMut<'_, T>, Shared<T> }
+without_places! {
+    [T] Slice<'_, T> [usize],
+    [T] SliceMut<'_, T> [usize],
+    [T] Shared<T> [usize],
+    [T, const N: usize] ArrayView<'_, T, N> [[usize; N]],
+    [T, const N: usize] ArrayViewMut<'_, T, N> [[usize; N]]
+}

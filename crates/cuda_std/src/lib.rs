@@ -20,6 +20,7 @@
 //! | `extern __shared__` | [`shared::dynamic`] |
 //! | `atomicAdd`, `atomicCAS`, `_block`, `_system` | [`Atomic`](atomic::Atomic) |
 //! | `__threadfence` | [`fence`] |
+//! | `mdspan`, an array of several axes | [`ArrayView`], [`ArrayViewMut`] |
 //! | `__ldg`, `float4` loads | [`SliceExt`](global::SliceExt) |
 //! | `float *out` | [`SliceMut`] |
 //! | `const float *x` that `out` may be | [`Slice`] |

@@ -29,8 +29,9 @@ use crate::{Slice, SliceMut, array};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "no launch can pass this",
-    note = "a kernel takes numbers, `bool`, arrays and tuples of them, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it \
-            writes, `Constant<'_, T, N>`, and structures with `#[derive(KernelParam)]`"
+    note = "a kernel takes numbers, `bool`, arrays and tuples of them, structures with `#[derive(KernelParam)]`, `&[T]`, \
+            `Slice<'_, T>`, `ArrayView<'_, T, N>`, `Constant<'_, T, N>`, for what it writes `SliceMut<'_, T>` and \
+            `ArrayViewMut<'_, T, N>`, and `GridBarrier<'_>`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.

@@ -7,8 +7,8 @@
 //! `x.exp()` of a concrete `f32` may be `std`'s own method instead, whose last bit can differ.
 //!
 //! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
-//! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
-//! crate `libm`'s, but for `exp`, which is our own. What the hardware has (`sqrt`, `mul_add` and the roundings) is one instruction.
+//! crate `libm`'s, but for `exp`, which is our own. What the hardware has (`sqrt`, `mul_add` and the
+//! roundings) is one instruction.
 //!
 //! An error bound is given in ulp, units in the last place of the exact result; 0.5 is correct
 //! rounding. Every bound holds for subnormal arguments and results as well: nothing is flushed to
@@ -18,6 +18,8 @@
 //! C's Annex F has it.
 
 use core::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::param::Param;
 
 /// Implements the methods that do not differ between f32 and f64 but for their `machine`, and the
 /// one-argument ones by naming their functions. On the host a build with debug assertions compiles its kernels without optimisation
@@ -133,6 +135,7 @@ use sealed::Sealed;
 /// ```
 pub trait Float:
     Sealed
+    + Param
     + bytemuck::Pod
     + PartialOrd
     + Add<Output = Self>
