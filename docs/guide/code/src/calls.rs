@@ -14,7 +14,7 @@ use warpsmith::{
     Stream,
 };
 
-use warpsmith_guide_kernels::calls::{mirrored, uniform, vocabulary};
+use warpsmith_guide_kernels::calls::{mirrored, transposed, uniform, vocabulary};
 use warpsmith_guide_kernels::own::{Norm, mix};
 
 #[test]
@@ -40,6 +40,12 @@ fn kernels() -> Result<()> {
     let config = device.cooperative_config::<mirrored>(32, 0)?;
     stream.launch::<mirrored>(&config, (&mut barrier, &mut data, &mut sums))?;
     assert_eq!(sums.to_ndarray()?, Array1::from_elem(30, 58.0));
+
+    let m = DeviceArray::from_ndarray(stream, &Array2::from_shape_fn((30, 40), |(i, j)| (100 * i + j) as f32))?;
+    let mut out = DeviceArray::zeros(stream, (40, 30))?;
+    let config = LaunchConfig::for_shape((30, 40), (32, 8));
+    stream.launch::<transposed>(&config, (&m, &mut out))?;
+    assert_eq!(out.to_ndarray()?, m.t().to_ndarray()?);
 
     let mut random = Generator::new(1);
     let mut numbers = DeviceArray::zeros(stream, 100)?;
@@ -144,6 +150,8 @@ fn arrays() -> Result<()> {
     assert_eq!(x.expr().clamp(0.2, 0.8).eval()?.max()?, 0.8);
     assert_eq!(x.cast::<i32>()?.len() + x.cast::<bf16>()?.len(), 2 * n);
 
+    let copy = x.try_clone()?;
+    assert_eq!(copy.reshape((3, 4))?.shape(), x.reshape((3, 4))?.shape());
     let mut m = x.into_shape((3, 4))?;
     m.set([0, 1], 5.0)?;
     assert_eq!(m.get([0, 1])?, 5.0);
@@ -262,15 +270,15 @@ fn networks() -> Result<()> {
     out.gemm(2.0, &x, &w, 0.5)?;
     let hidden = x.fused_matmul(&w).bias(&bias).relu().compute()?;
     assert_eq!(hidden.shape(), [16, 4]);
-    let (xs, ws) = (
-        x.try_clone()?.into_shape((2, 8, 8))?,
-        w.try_clone()?.into_shape((1, 8, 4))?,
-    );
+    let (xs, ws) = (x.reshape((2, 8, 8))?, w.reshape((1, 8, 4))?);
+    assert_eq!(x.stream().device(), device);
     assert_eq!(xs.batched_matmul(&ws)?.shape(), [2, 8, 4]);
     assert_eq!(w.t().matvec(&DeviceArray::ones(stream, 8)?)?.dot(&bias)?, 0.0);
 
     let p = out.expr().softmax(Axis(1)).eval()?;
     let y = x.expr().layer_norm(&[1], 1.0, 0.0, 1e-5).gelu().eval()?;
+    let loss = y.expr().square().mean().eval()?;
+    assert!(loss.get(())? > 0.0);
     let dropped = y.expr().dropout(0.1, &mut random).eval()?;
     assert_eq!((p.shape(), dropped.shape()), (&[16, 4][..], &[16, 8][..]));
     let loss = out.expr().cross_entropy(Axis(1), &labels).eval()?;

@@ -73,6 +73,16 @@ pub fn mirrored(grid: GridBarrier<'_>, x: SliceMut<'_, f32>, out: SliceMut<'_, f
     }
 }
 
+/// The transpose of a matrix of any strides.
+#[kernel]
+pub fn transposed(x: ArrayView<'_, f32, 2>, out: ArrayViewMut<'_, f32, 2>) {
+    let (i, j) = thread::index_2d();
+    let [rows, columns] = x.shape();
+    if i < rows && j < columns {
+        out.set([j, i], x.get([i, j]));
+    }
+}
+
 /// A uniform number for each element.
 #[kernel]
 pub fn uniform(random: Philox4x32, out: SliceMut<'_, f32>) {
