@@ -45,6 +45,20 @@
 //! [`DeviceArrayRef::as_device_ptr`] and [`Stream::as_raw`] are for C libraries such as cuBLAS, [`dlpack`] for PyTorch, CuPy
 //! and JAX, and a [`Module`] runs what another compiler made.
 //!
+//! # Environment variables
+//!
+//! | Variable | what it says | read when |
+//! |---|---|---|
+//! | `WARPSMITH_DEVICE` | the device of [`Device::auto`]: `auto`, `cuda:N` or `sim` | it is called |
+//! | `WARPSMITH_SYNC` | `1`: each launch on a GPU waits for its kernel, so that the one that fails is the one that says so ([`Error::KernelFailed`]) | a device is opened |
+//! | `WARPSMITH_TRACE_ALLOC` | `1`: each allocation keeps the calls that led to it ([`Device::live_allocations`]) | a device is opened |
+//! | `WARPSMITH_MATMUL_CHOICES` | a file with the kernels of products of matrices that were measured on a GPU, as `warpsmith tune` writes it ([`ops::set_matmul_choices`]) | the first product |
+//! | `WARPSMITH_SIM_CHECKS` | what launches on the simulated GPU are checked for: `all`, or a list of `races` and `uninitialised` ([`Device::simulator`]) | a device is opened |
+//! | `WARPSMITH_SIM_SEED` | the order in which its threads run: the seed of a random one, or `reversed` ([`Device::scheduled_simulator`]) | a device is opened |
+//! | `WARPSMITH_SIM_PROFILE` | `1`, or a file: each launch on it writes what it has counted ([`Device::counting_simulator`]) | a device is opened |
+//! | `WARPSMITH_SIM_TIMEOUT` | after how many seconds a launch on it is given up in which no block ends; 0 is never | the first launch |
+//! | `WARPSMITH_SIM_ONLY` | set, and neither empty nor `0`: nothing is compiled for GPUs | the program is built |
+//!
 //! # Features
 //!
 //! `cust`, on by default: conversions to and from the types of the crate `cust` ([`Stream`], [`Event`], [`Device`],
