@@ -25,10 +25,12 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 /// The packages that a project depends on, and where they lie in Warpsmith's repository.
-const PACKAGES: [(&str, &str); 3] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("warpsmith", ""),
     ("cuda_std", "crates/cuda_std"),
+    ("cuda_block", "crates/cuda_block"),
     ("cuda_builder", "crates/cuda_builder"),
+    ("kernels-gpu", "kernels-gpu"),
 ];
 
 /// Names that cargo or rustc refuses for a program.
@@ -119,7 +121,11 @@ mod tests {
         }
         assert!(read("Cargo.toml")?.contains("warpsmith = { path = \"/at/\", default-features = false }"));
         assert!(read("Cargo.toml")?.contains("cuda_builder = { path = \"/at/crates/cuda_builder\" }"));
-        assert!(read("kernels/Cargo.toml")?.contains("name = \"my-project-kernels\""));
+        let kernels = read("kernels/Cargo.toml")?;
+        assert!(kernels.contains("name = \"my-project-kernels\""));
+        // Ready for who takes the `#` away.
+        assert!(kernels.contains("\n# cuda_block = { path = \"/at/crates/cuda_block\" }"));
+        assert!(kernels.contains("\n# kernels-gpu = { path = \"/at/kernels-gpu\" }"));
         assert!(read("src/main.rs")?.contains("warpsmith::kernels!(my_project_kernels)"));
         Ok(())
     }
