@@ -34,8 +34,7 @@ impl Chunk for Batch {
 /// Each feature less its mean, divided by its deviation.
 fn normalised(x: &DeviceArray<f32, Ix2>) -> warpsmith::Result<DeviceArray<f32, Ix2>> {
     let (mean, deviation) = (x.mean_axis(Axis(0))?, x.std_axis(Axis(0), 0)?.add_scalar(1e-6)?);
-    let centred = x.sub(&mean.broadcast(x.raw_dim())?)?;
-    centred.div(&deviation.broadcast(x.raw_dim())?)
+    x.sub(&mean)?.div(&deviation)
 }
 
 fn main() -> Result<()> {

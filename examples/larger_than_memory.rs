@@ -62,7 +62,7 @@ fn centre(device: &Device, path: &Path, output: &Path) -> Result<()> {
     let start = Instant::now();
     let mut writer = BufWriter::new(File::create(output)?);
     writer.write_all(&Header::new("<f4", file.shape()).to_bytes())?;
-    for y in pipeline.run(file.chunks(rows), |x| x.sub(&means.broadcast(x.raw_dim())?)) {
+    for y in pipeline.run(file.chunks(rows), |x| x.sub(&means)) {
         let y = y?;
         let numbers = y.view();
         writer.write_all(bytemuck::cast_slice(numbers.as_slice().ok_or("numbers in C order")?))?;
