@@ -8,6 +8,11 @@ mod block;
 mod cluster;
 mod cooperative;
 mod counters;
+// Where its unit tests do not run.
+#[cfg(thread_sanitizer)]
+#[path = "../../../crates/cuda_sim/src/crew.rs"]
+#[expect(dead_code, reason = "its tests alone are wanted")]
+mod crew;
 mod faults;
 mod launch;
 mod overflow;
