@@ -2,6 +2,9 @@
 //! What matrix products on tensor cores are made of, on the simulated GPU: barriers in shared memory, bulk copies of
 //! tensors, and the products themselves.
 
+// They take long under ThreadSanitizer, and have no threads: each launch is of one block, or counts, which one thread does.
+#![cfg(not(thread_sanitizer))]
+
 use cuda_sim::{Error, LaunchConfig, LaunchCounters, Options, launch, launch_counted};
 
 mod mbarrier;
