@@ -130,7 +130,8 @@ fn perform(task: Task) -> Result<()> {
             if try_out {
                 outside::try_out(&workspace, &packages)?;
             }
-            Ok(())
+            // Last: by then CI has built what this builds.
+            package::check_ptx(&workspace, &packages)
         }
         Task::New { folder } => new::run(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
         Task::Bundle {

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::new;
 use crate::package::{Packages, write};
-use crate::workspace::{Workspace, output, run, stdout};
+use crate::workspace::{CI, Workspace, output, run, stdout};
 
 /// Variables that go to no project, but for those of rustup and the ones that cargo finds its home by.
 const FOREIGN: [&str; 5] = ["CARGO", "CUDA", "RUSTC", "RUSTFLAGS", "WARPSMITH"];
@@ -174,6 +174,10 @@ impl Outside<'_> {
         cargo
             .env("CARGO_TARGET_DIR", self.target())
             .env("XDG_CACHE_HOME", self.cache());
+        // CI asks whether it builds and what it prints, not how long a newcomer waits for it.
+        if env::var_os(CI).is_some() {
+            cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
+        }
         cargo.current_dir(self.folder.join(name));
         cargo
     }

@@ -70,6 +70,8 @@ impl Package {
 pub struct Packages {
     pub folder: PathBuf,
     pub packages: Vec<Package>,
+    /// The PTX in them, in the order of [`WITH_PTX`].
+    ptx: Vec<BTreeMap<PathBuf, Vec<u8>>>,
 }
 
 impl Packages {
@@ -84,11 +86,12 @@ impl Packages {
     }
 }
 
-/// Makes the packages and checks them.
+/// Makes the packages and checks them, but for [`check_ptx`].
 pub fn package(workspace: &Workspace) -> Result<Packages> {
-    let made = Packages {
+    let mut made = Packages {
         folder: workspace.target.join("package"),
         packages: published(workspace)?,
+        ptx: Vec::new(),
     };
     let source = made.folder.join("source");
     remove(&made.folder)?;
@@ -96,7 +99,12 @@ pub fn package(workspace: &Workspace) -> Result<Packages> {
     pack(workspace, &made.packages, &source)?;
     unpack(&made)?;
     check_sizes(&made)?;
-    check_ptx(workspace, &made)?;
+    for WithPtx { package, .. } in WITH_PTX {
+        let packed = made.packages.iter().find(|packed| packed.name == package);
+        let packed = packed.with_context(|| format!("{package} is not published"))?;
+        made.ptx
+            .push(embedded(&made.unpacked().join(packed.full_name()).join("ptx"))?);
+    }
     Ok(made)
 }
 
@@ -209,16 +217,15 @@ fn check_sizes(made: &Packages) -> Result<()> {
 }
 
 /// Compares the packed PTX with what the build scripts of the workspace make of the sources.
-fn check_ptx(workspace: &Workspace, made: &Packages) -> Result<()> {
+///
+/// This builds the workspace as `cargo xtask test` does: where that is done, nothing is compiled.
+pub fn check_ptx(workspace: &Workspace, made: &Packages) -> Result<()> {
     let mut cargo = workspace.cargo();
-    // As `cargo doc` of the workspace has checked the libraries: those of one package have other features.
-    cargo.args(["check", "--workspace", "--message-format=json-render-diagnostics"]);
+    cargo.args(["test", "--workspace", "--no-run"]);
+    cargo.arg("--message-format=json-render-diagnostics");
     let messages = stdout(cargo.stderr(Stdio::inherit()))?;
-    for WithPtx { package, .. } in WITH_PTX {
+    for (WithPtx { package, .. }, packed) in WITH_PTX.iter().zip(&made.ptx) {
         let of_sources = embedded(&out_dir(&messages, package)?)?;
-        let packed = made.packages.iter().find(|packed| packed.name == package);
-        let packed = packed.with_context(|| format!("{package} is not published"))?;
-        let packed = embedded(&made.unpacked().join(packed.full_name()).join("ptx"))?;
         let differ = |name: &&PathBuf| of_sources.get(*name) != packed.get(*name);
         if let Some(name) = of_sources.keys().chain(packed.keys()).find(differ) {
             anyhow::bail!("{package}: {} is not what the sources give", name.display());

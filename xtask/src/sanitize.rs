@@ -10,7 +10,7 @@
 //! coroutine stays on its OS thread. AddressSanitizer is not run: it takes a panic that unwinds
 //! on a coroutine's stack for an error.
 //!
-//! Some 110 seconds of processor time the first time, of which building takes 80.
+//! Some 95 seconds of processor time the first time, of which building takes 76.
 
 use anyhow::{Context, Result};
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
 
 /// The variable that services for continuous integration set, which look at all that there is.
-const CI: &str = "CI";
+pub const CI: &str = "CI";
 
 /// Whether what is built for this machine has device code. Compiling it takes the most time of all, and where there is no
 /// driver nobody can run it.
