@@ -408,9 +408,6 @@ impl Compiler<'_> {
         command
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTC", &self.toolchain.rustc)
-            // Empty ones also switch off what a configuration file names.
-            .env("RUSTC_WRAPPER", "")
-            .env("RUSTC_WORKSPACE_WRAPPER", "")
             // This one goes before every other source of flags.
             .env("CARGO_ENCODED_RUSTFLAGS", self.settings.rustflags())
             // For the other crates: what they have is compiled with the kernels.
@@ -426,6 +423,9 @@ impl Compiler<'_> {
             .arg(incremental)
             // By itself rustc inlines before LLVM does only where it does not compile incrementally.
             .args(self.settings.release.then_some("-Zinline-mir=yes"));
+        if names_wrapper(&self.configurations()) {
+            command.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
+        }
         command
     }
 
@@ -503,6 +503,13 @@ impl Compiler<'_> {
 fn marker(ptx: &Path) -> Vec<u8> {
     let version = cache::own_source().to_le_bytes();
     [ptx.file_name().unwrap_or_default().as_encoded_bytes(), &version].concat()
+}
+
+/// Whether one of cargo's configuration files may name a wrapper of the compiler, which an empty variable switches off. With
+/// such a variable cargo keeps nothing of what rustc has told it, and asks several times for each build.
+fn names_wrapper(configurations: &[PathBuf]) -> bool {
+    let names_one = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| text.contains("wrapper"));
+    configurations.iter().any(names_one)
 }
 
 /// Whether a variable of the environment belongs to the outer build.

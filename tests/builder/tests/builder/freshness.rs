@@ -348,3 +348,21 @@ fn features_are_those_that_are_named() {
     let error = fixture.builder().features(["three"]).build().unwrap_err();
     assert!(error.to_string().contains("three"), "{error}");
 }
+
+/// Cargo keeps what rustc has told it, which it does not where a wrapper is an empty variable; and one that a configuration
+/// file names is not called all the same.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn rustc_is_not_asked_each_time_and_has_no_wrapper() {
+    let fixture = Fixture::new("asked");
+    fixture.build().unwrap();
+    assert!(scratch().join("outer/cuda_builder/.rustc_info.json").is_file());
+    fixture.write(
+        "kernels/.cargo/config.toml",
+        "[build]\nrustc-wrapper = \"/no/such/wrapper\"\nrustc-workspace-wrapper = \"/no/such/wrapper\"\n",
+    );
+    fixture.edit("kernels/src/reduce.rs", |text| {
+        text.replace("values[i +", "3.0 * values[i +")
+    });
+    fixture.build().unwrap();
+}
