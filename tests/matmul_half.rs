@@ -137,9 +137,11 @@ fn tiles_that_are_not_full_and_several_of_a_block() {
     check_orders::<bf16>(1, 1, [300, 16, 200]);
 }
 
-/// Shapes that tiles of 192 × 96 and of 64 × 48 fill best, which are computed as transposes.
+/// Shapes that tiles of 192 × 96, of 128 × 112 and of 64 × 48 fill best, which are computed as transposes.
 #[test]
 fn tiles_across() {
+    let six = hopper_of(6, Checks::ALL);
+    check_orders_on::<bf16>(vec![six], [1, 1], [216, 384, 136]);
     // With more steps along k than stages, and with three tiles for each multiprocessor.
     check_across(&Device::simulated_hopper(), &[(96, 192), (45, 64)], 520);
     check_across(&Device::simulated_hopper(), &[(280, 192)], 136);
@@ -208,12 +210,43 @@ fn fewer_rows_than_a_tile_has() {
     check_orders_on::<f16>(vec![hopper_of(8, Checks::default())], [2, 1], [33, 72, 1096]);
 }
 
-/// Lines that begin within sectors of the cache: tiles of 128 × 96 by clusters of four blocks, of which one has none, with more steps
-/// along k than stages and a tile for each block.
+/// The last tiles have few rows and columns that others have not: they begin among those of their neighbours, and store their own alone.
+#[test]
+fn last_tiles_reach_back() {
+    let mut devices = vec![hopper_of(4, Checks::ALL), hopper_of(60, Checks::default())];
+    if crate::common::device().properties().tensor_cores == Some((9, 0)) {
+        devices.push(crate::common::device().clone());
+    }
+    for device in devices {
+        check_orders_on::<bf16>(vec![device.clone()], [1, 1], [300, 344, 72]);
+        check_orders_on::<f16>(vec![device.clone()], [2, 1], [152, 456, 136]);
+        let stream = device.default_stream();
+        for (m, n) in [(300, 344), (104, 664), (204, 408)] {
+            let (a, b) = (stack::<bf16>((1, m, 72), 15), stack::<bf16>((1, 72, n), 16));
+            let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+            let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+            let mut two = DeviceArray::from_elem(stream, (1, m, n), bf16::from_f32(2.0)).unwrap();
+            let product = x.fused_batched_matmul(&y);
+            let with_residual = product.residual(&two).compute().unwrap().to_ndarray().unwrap();
+            check(with_residual.view(), a.view(), b.view(), (1.0, 1.0, 2.0), "a residual");
+            // What a neighbour has stored is no old element.
+            let product = x.fused_batched_matmul(&y);
+            product.accumulate_into(&mut two, 0.5).unwrap();
+            let added = two.to_ndarray().unwrap();
+            check(added.view(), a.view(), b.view(), (1.0, 0.5, 2.0), "old elements");
+        }
+    }
+}
+
+/// Lines that begin within sectors of the cache: tiles of 128 × 96 and of 128 × 112 by clusters of four and of two blocks, some of which have
+/// none, with more steps along k than stages and a tile for each block.
 #[test]
 fn clusters_of_blocks() {
-    check_orders_on::<bf16>(vec![hopper_of(9, Checks::ALL)], [1, 1], [72, 312, 72]);
+    for (m, multiprocessors) in [(72, 9), (72, 7), (224, 9), (224, 7)] {
+        check_orders_on::<bf16>(vec![hopper_of(multiprocessors, Checks::ALL)], [1, 1], [m, 312, 72]);
+    }
     check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [2, 2], [72, 312, 392]);
+    check_orders_on::<f16>(vec![hopper_of(7, Checks::default())], [1, 1], [200, 312, 456]);
     let device = hopper_of(9, Checks::default());
     let stream = device.default_stream();
     let (a, b) = (stack::<bf16>((1, 72, 392), 13), stack::<bf16>((1, 392, 312), 14));
@@ -233,6 +266,8 @@ fn clusters_of_blocks() {
     if crate::common::device().properties().tensor_cores == Some((9, 0)) {
         let gpu = crate::common::device();
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [904, 1000, 392]);
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [1000, 1000, 456]);
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [1304, 1304, 72]);
         check_orders_on::<f16>(vec![gpu.clone()], [1, 1], [20, 1000, 1096]);
     }
 }

@@ -190,8 +190,10 @@ impl Display for Candidate {
 type Tiles = (&'static str, &'static [usize], fn(usize) -> [usize; 2]);
 
 const WGMMA: Tiles = ("wgmma", &[64, 128, 192, 256], |columns| [128, columns]);
-const ACROSS: Tiles = ("across", &[64, 128, 192], |columns| {
-    [if columns == 64 { 48 } else { 96 }, columns]
+const ACROSS: Tiles = ("across", &[64, 112, 128, 192], |size| match size {
+    64 => [48, 64],
+    112 => [112, 128],
+    columns => [96, columns],
 });
 const MMA: Tiles = ("mma", &[64, 128, 256], |columns| [columns.min(128), columns]);
 const SIMT: Tiles = ("simt", &[64, 128, 256], |columns| [columns / 2, columns]);

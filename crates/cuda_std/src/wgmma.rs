@@ -259,7 +259,7 @@ impl<T> Fragment<T> {
     }
 }
 
-/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 16, 24, 32, 48, 64, 96
+/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 16, 24, 32, 48, 56, 64, 96
 /// or 128 elements.
 /// See the [module](self).
 #[must_use]

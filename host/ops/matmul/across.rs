@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 96 and of 48 rows of `C`: where these fill the
-//! multiprocessors better than those of 64 and 128.
+//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 112, of 96 and of 48 rows of `C`: where these fill
+//! the multiprocessors better than those of 64 and 128.
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AcrossGemm, AcrossParams};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::across::in_boxes;
-use kernels_gpu::matmul::wgmma::{HALF_TILE_M, WgmmaShape, b_box, may_have_clusters, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, WgmmaShape, b_box, may_have_clusters, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
@@ -23,7 +23,7 @@ use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-const TILES: [(Tile, usize); 3] = [([96, 192], 820), ([96, 128], 600), ([48, 64], 380)];
+const TILES: [(Tile, usize); 4] = [([96, 192], 820), ([112, 128], 660), ([96, 128], 600), ([48, 64], 380)];
 
 /// Rows and columns.
 type Tile = [usize; 2];
@@ -33,9 +33,16 @@ fn registers([rows, _]: Tile) -> usize {
     rows / tile_n(1)
 }
 
-/// Whether there is a step along k for each consumer that has its own.
-fn has_steps(of: &GemmShape, [_, columns]: Tile) -> bool {
-    columns > HALF_TILE_M || of.k > tile_k(2)
+/// By what a table tells the tiles apart: their columns, or, where others have as many, their rows.
+fn name([rows, columns]: Tile) -> usize {
+    if rows == 112 { rows } else { columns }
+}
+
+/// Whether the product can be done by these tiles: there is a step along k for each consumer that has its own, and the left operand lies
+/// as they take it.
+fn can_have(of: &GemmShape, [rows, columns]: Tile) -> bool {
+    let has_steps = columns > HALF_TILE_M || of.k > tile_k(2);
+    has_steps && (of.a[2] == 1 || in_boxes(registers([rows, columns])))
 }
 
 /// The tiles with which a product of elements of 16 bits is done first, and the cycles.
@@ -50,27 +57,61 @@ fn best(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
         let tiles = across.saturating_mul(of.m.div_ceil(rows));
         let fits = columns > HALF_TILE_M || tiles <= multiprocessors * 5 / 6;
         let turns = tiles.div_ceil(multiprocessors);
-        (fits && has_steps(of, tile)).then_some((tile, turns.saturating_mul(steps).saturating_mul(step)))
+        (fits && can_have(of, tile)).then_some((tile, turns.saturating_mul(steps).saturating_mul(step)))
     };
     TILES.into_iter().filter_map(cycles).min_by_key(|&(_, cycles)| cycles)
 }
 
-/// The binary logarithm of the blocks of a cluster.
-const CLUSTER: u32 = 2;
+/// Other tiles of 16-bit elements that are chosen where lines are split, with their cycles: those of [`split`].
+const OTHERS: [(Tile, usize); 3] = [([64, 64], 400), ([128, 64], 560), ([128, 128], 722)];
 
-/// The tiles with which a product is done first by clusters, whose blocks read a tile of the left operand once, and the cycles: tiles
-/// for one round of as many clusters as there is room for at a time, since those of four blocks do not fill all parts of a GPU. On an
-/// H100 there were 30.
-fn best_in_clusters(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
+/// Cycles for a step along k of so many blocks, each of which asks the cache for so many lines of 128 bytes that begin within its
+/// sectors, of which it gives so many in a cycle: as measured on an H100.
+fn split_step(step: usize, blocks: usize, lines: usize, a_cycle: usize) -> usize {
+    step.max(blocks.saturating_mul(lines) / a_cycle)
+}
+
+/// The tiles, and the binary logarithm of the blocks of a cluster, with which a product of split lines is done first by clusters, and the
+/// cycles: tiles for one round of as many clusters as there is room for at a time, since those of four blocks do not fill all parts of a
+/// GPU. On an H100 there were 30, and 66 of two.
+///
+/// Two blocks have a tile of the right operand in common, four also one of the left, and ask the cache for as much less.
+fn best_in_clusters(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, u32, usize)> {
+    let steps = of.k.div_ceil(tile_k(2));
+    let cycles = |(tile, step): (Tile, usize), log: u32| {
+        let ([rows, columns], in_fours) = (tile, log == 2);
+        let (side_by_side, lines, room, a_cycle) = match in_fours {
+            true => (2, columns / 2 + rows / 2, multiprocessors * 10 / 11, 19),
+            false => (1, columns / 2 + rows, multiprocessors / 2 * 2, 20),
+        };
+        let across = of.n.div_ceil(columns).next_multiple_of(side_by_side);
+        let down = of.m.div_ceil(rows).next_multiple_of(2);
+        let tiles = of.batch.checked_mul(across)?.checked_mul(down)?;
+        let fits = may_have_clusters(registers(tile)) && can_have(of, tile) && tiles <= room;
+        // The narrow ones wait for their copies otherwise.
+        let step = if columns == 128 { step * 4 / 5 } else { step };
+        let step = split_step(step, tiles, lines, a_cycle);
+        fits.then_some((tile, log, steps.saturating_mul(step)))
+    };
+    let ways = TILES.into_iter().flat_map(|tile| [2, 1].map(|log| (tile, log)));
+    ways.filter_map(|(tile, log)| cycles(tile, log))
+        .min_by_key(|&(_, _, cycles)| cycles)
+}
+
+/// The least cycles for a product of split lines without clusters.
+fn least_of_split(of: &GemmShape, multiprocessors: usize) -> usize {
     let steps = of.k.div_ceil(tile_k(2));
     let cycles = |(tile, step): (Tile, usize)| {
         let [rows, columns] = tile;
-        let across = of.n.div_ceil(columns).next_multiple_of(1 << CLUSTER);
-        let tiles = of.batch.checked_mul(across)?.checked_mul(of.m.div_ceil(rows))?;
-        let fits = may_have_clusters(registers(tile)) && tiles <= multiprocessors * 10 / 11;
-        fits.then_some((tile, steps.saturating_mul(step)))
+        let tiles = of.batch.saturating_mul(of.n.div_ceil(columns));
+        let tiles = tiles.saturating_mul(of.m.div_ceil(rows));
+        let a_cycle = if rows == HALF_TILE_M { 33 } else { 26 };
+        let step = split_step(step, tiles.min(multiprocessors), rows + columns, a_cycle);
+        let turns = tiles.div_ceil(multiprocessors);
+        can_have(of, tile).then_some(turns.saturating_mul(steps).saturating_mul(step))
     };
-    TILES.into_iter().filter_map(cycles).min_by_key(|&(_, cycles)| cycles)
+    let least = TILES.into_iter().chain(OTHERS).filter_map(cycles).min();
+    least.unwrap_or(usize::MAX)
 }
 
 /// Whether lines of the operands, of 16-bit elements, begin within sectors of the cache, of 32 bytes: a copy takes about twice as long
@@ -87,18 +128,19 @@ fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Resu
     let chosen = choices::choice(Factors::Half, of, stream)?.and_then(|choice| choice.tile_of(Chosen::Across));
     if let Some(chosen) = chosen {
         let tiles = TILES.map(|(tile, _)| tile);
-        let found = tiles.into_iter().find(|tile| tile[1] == chosen && has_steps(of, *tile));
+        let found = tiles
+            .into_iter()
+            .find(|tile| name(*tile) == chosen && can_have(of, *tile));
         return Ok(found.map(|tile| (tile, 0)));
     }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let others = |shape: &GemmShape| split::least_cycles(shape, size_of::<T>(), multiprocessors);
     let best = best(of, multiprocessors);
-    let least = best.map_or(usize::MAX, |(_, cycles)| cycles).min(others(of));
     let in_clusters = best_in_clusters(of, multiprocessors)
         .filter(|_| splits_sectors(of) && takes_clusters(stream))
-        .filter(|&(_, cycles)| 3 * cycles <= 4 * least);
+        .filter(|&(_, _, cycles)| cycles < least_of_split(of, multiprocessors));
     let found = match (in_clusters, best) {
-        (Some((tile, _)), _) => (tile, CLUSTER),
+        (Some((tile, log, _)), _) => (tile, log),
         (None, Some((tile, cycles))) if cycles < others(of) => (tile, 0),
         _ => return Ok(None),
     };
@@ -134,19 +176,23 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     if b.along_lines && !in_boxes(registers(tile)) {
         return Ok(false);
     }
+    let mut shape = WgmmaShape {
+        m: shape.n,
+        n: shape.m,
+        a_step: shape.b_step,
+        b_step: shape.a_step,
+        a_along_m: a.along_lines.into(),
+        b_along_n: b.along_lines.into(),
+        c_transposed: 1,
+        tile_m: tile[1] as u32,
+        cluster,
+        ..shape
+    };
+    if finish.beta == 0.0 {
+        hopper::reach_back(&mut shape, tile[0], [LINE / size_of::<T>(), BOX_M]);
+    }
     let launch = Launch {
-        shape: WgmmaShape {
-            m: shape.n,
-            n: shape.m,
-            a_step: shape.b_step,
-            b_step: shape.a_step,
-            a_along_m: a.along_lines.into(),
-            b_along_n: b.along_lines.into(),
-            c_transposed: 1,
-            tile_m: tile[1] as u32,
-            cluster,
-            ..shape
-        },
+        shape,
         a,
         b,
         residual,
@@ -159,6 +205,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
         stream,
         |out| match registers(tile) {
             24 => launch.run::<<T as AcrossGemm<F>>::Tiles64By48, D, F>(24, out, finish),
+            56 => launch.run::<<T as AcrossGemm<F>>::Tiles128By112, D, F>(56, out, finish),
             _ => launch.run::<<T as AcrossGemm<F>>::Tiles192By96, D, F>(48, out, finish),
         },
     )?;
@@ -183,9 +230,14 @@ impl<T: Half> Launch<'_, T> {
         finish: &Finish<'_, T, D, F>,
     ) -> Result<()> {
         let of = <T as Factor>::TYPE;
-        let a = self.a.map(of, self.shape.tile_m as usize)?;
-        let cluster = self.shape.cluster;
-        let b = self.b.map_in_boxes(of, tile_n(registers), b_box(registers), cluster)?;
+        // Half of a tile each, where blocks of a cluster have it in common.
+        let (halves_a, halves_b) = (self.shape.cluster > 0, self.shape.cluster > 1);
+        let a = self
+            .a
+            .map_in_boxes(of, self.shape.tile_m as usize, tile_k(2), halves_a.into())?;
+        let b = self
+            .b
+            .map_in_boxes(of, tile_n(registers), b_box(registers), halves_b.into())?;
         let residual = self.residual.as_ref().map(hopper::map_of_added).transpose()?;
         let has_residual = u32::from(residual.is_some());
         let mut c = hopper::result_map(out)?;
@@ -215,7 +267,10 @@ impl<T: Half> Launch<'_, T> {
         // SAFETY: the kernel's contract: threads and shared memory are those of these tiles, and so are the maps' tiles, by how the
         // operands lie, and their swizzle. The bias has the product's shape, and is the same for all of its rows; a residual has that
         // shape, too, and then `beta` is 0, which `multiply` has asked. The clusters are the shape's.
-        unsafe { self.stream.launch_in_clusters::<K>(&config, 1 << cluster, args) }
+        unsafe {
+            self.stream
+                .launch_in_clusters::<K>(&config, 1 << self.shape.cluster, args)
+        }
     }
 }
 
@@ -246,7 +301,7 @@ mod tests {
             None,
             None,
             Some(128),
-            None,
+            Some(128),
             Some(192),
             None,
             None,
@@ -266,10 +321,49 @@ mod tests {
             a: [0, k, 1],
             b: [0, 1, n],
         };
-        let tile = |m, n, k| best_in_clusters(&of(m, n, k), 132).map(|(tile, _)| tile);
+        let way = |m, n, k, multiprocessors| {
+            let found = best_in_clusters(&of(m, n, k), multiprocessors);
+            found.map(|(tile, log, _)| (tile, log))
+        };
+        let found = [
+            (1304, 1304, 1304),
+            (1304, 1304, 520),
+            (1176, 1176, 1176),
+            (1000, 1000, 1000),
+            (776, 776, 776),
+            (840, 1000, 4104),
+            (2048, 2048, 2048),
+        ];
+        let wanted = [
+            Some(([96, 192], 2)),
+            Some(([96, 192], 2)),
+            Some(([112, 128], 2)),
+            Some(([112, 128], 2)),
+            Some(([96, 128], 2)),
+            Some(([96, 128], 2)),
+            None,
+        ];
         assert_eq!(
-            [tile(1304, 1000, 520), tile(1000, 1000, 1000), tile(2048, 2048, 2048)],
-            [Some([96, 128]), Some([96, 128]), None]
+            found.map(|(m, n, k)| way(m, n, k, 132)),
+            wanted,
+            "as measured on an H100"
+        );
+        // Those of tests/matmul_half.rs.
+        let found = [(72, 9), (72, 7), (224, 9), (224, 7)].map(|(m, multiprocessors)| way(m, 312, 72, multiprocessors));
+        let wanted = [
+            Some(([96, 128], 2)),
+            Some(([96, 128], 1)),
+            Some(([112, 128], 2)),
+            Some(([112, 128], 1)),
+        ];
+        assert_eq!(found, wanted);
+        let pays = |side| {
+            let of = of(side, side, side);
+            best_in_clusters(&of, 132).is_some_and(|(_, _, cycles)| cycles < least_of_split(&of, 132))
+        };
+        assert_eq!(
+            [600, 680, 776, 1000, 1176, 1304].map(pays),
+            [false, false, true, true, true, true]
         );
         assert!(splits_sectors(&of(1304, 1000, 520)) && splits_sectors(&of(600, 600, 600)));
         assert!(!splits_sectors(&of(640, 656, 640)) && !splits_sectors(&of(512, 512, 1)));

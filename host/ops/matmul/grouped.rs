@@ -441,6 +441,8 @@ pub(super) fn groups_at_once<T: Half + GroupedGemm, O: RowNumber>(
         tile_m: wgmma::TILE_M as u32,
         a_lines: wgmma::TILE_M as u32,
         cluster: 0,
+        last_row: u32::MAX,
+        last_column: u32::MAX,
     };
     let blocks = tiles(width).min(stream.backend().properties().multiprocessors as usize);
     let config = LaunchConfig {

@@ -52,6 +52,8 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
         tile_m: TILE_M as u32,
         a_lines: TILE_M as u32,
         cluster: 0,
+        last_row: u32::MAX,
+        last_column: u32::MAX,
     })
 }
 
@@ -83,11 +85,20 @@ pub(super) fn set_rows(
     (shape.tile_m, shape.a_lines) = (rows as u32, lines as u32);
 }
 
+/// Has the last tiles of a launch's shape, of so many columns, reach back: by whole boxes of the result, of so many rows and columns.
+pub(super) fn reach_back(shape: &mut WgmmaShape, tile_n: usize, [rows, columns]: [usize; 2]) {
+    let last = |length: u32, of_box: usize, tile: u32| length.next_multiple_of(of_box as u32).saturating_sub(tile);
+    shape.last_row = last(shape.m, rows, shape.tile_m);
+    shape.last_column = last(shape.n, columns, tile_n as u32);
+}
+
 /// A launch by tiles whose sums take so many registers: of a block for each multiprocessor, if there are as many tiles.
 pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
     let rows = u64::from(shape.m).div_ceil(shape.tile_m.into());
-    let rows = rows.next_multiple_of(1 << shape.cluster);
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
+    // Those of a cluster are side by side, and of four also one above the other.
+    let [side_by_side, above] = [shape.cluster > 0, shape.cluster > 1].map(|is| 1 << u32::from(is));
+    let (rows, columns) = (rows.next_multiple_of(above), columns.next_multiple_of(side_by_side));
     let tiles = u64::from(shape.batch) * rows * columns;
     // Whole clusters: one, if there is no room for it.
     let room = u64::from(stream.backend().properties().multiprocessors) >> shape.cluster;

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kernels_gpu::compiled::{AcrossGemm, AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
-use kernels_gpu::matmul::wgmma::{LINE, WgmmaShape, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, WgmmaShape, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
@@ -382,6 +382,9 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
         hopper::set_rows(&mut shape, &computed, element, registers, sides.a.along_lines, stream);
     }
     let reads_old = finish.beta != 0.0;
+    if element == 2 && !reads_old {
+        hopper::reach_back(&mut shape, tile_n(registers), [BOX_M, LINE / size_of::<C>()]);
+    }
     hopper::write_mapped(out, [of.batch, of.m, of.n], reads_old, stream, |out| {
         let launch = Launch::<T> {
             a: &sides.a,

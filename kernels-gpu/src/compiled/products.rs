@@ -146,6 +146,8 @@ pub trait AcrossGemm<F: 'static = Activation>: Pod {
     type Tiles64By48: Kernel<Params = AcrossParams<Self, F>>;
     /// 192 columns, or 128, and 96 rows.
     type Tiles192By96: Kernel<Params = AcrossParams<Self, F>>;
+    /// 128 columns, 112 rows.
+    type Tiles128By112: Kernel<Params = AcrossParams<Self, F>>;
 }
 
 macro_rules! across {
@@ -153,6 +155,7 @@ macro_rules! across {
         impl AcrossGemm for $type {
             type Tiles64By48 = wgmma::across::gemm_wgmma_across<$type, 24>;
             type Tiles192By96 = wgmma::across::gemm_wgmma_across<$type, 48>;
+            type Tiles128By112 = wgmma::across::gemm_wgmma_across<$type, 56>;
         }
     )*};
 }

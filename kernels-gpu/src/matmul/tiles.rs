@@ -17,7 +17,7 @@ pub struct Tiles {
 }
 
 /// A tile of the result: its product, and its first row and column.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tile {
     /// The product's number.
     pub product: u32,
@@ -25,6 +25,28 @@ pub struct Tile {
     pub row: u32,
     /// The first column.
     pub column: u32,
+    /// The first row and column that are this tile's alone: those ahead of them a neighbour has as well, and stores.
+    pub own: [u32; 2],
+}
+
+impl Tile {
+    /// The tile, where none begins behind these: the last ones reach back, so that there are fewer lines beyond the matrix, of which a
+    /// copy takes longer than of others.
+    #[inline(always)]
+    pub fn reach_back(self, [last_row, last_column]: [u32; 2]) -> Self {
+        Self {
+            row: self.row.min(last_row),
+            column: self.column.min(last_column),
+            own: [self.row, self.column],
+            ..self
+        }
+    }
+
+    /// Whether rows and columns that begin here are this tile's alone.
+    #[inline(always)]
+    pub fn owns(&self, row: u32, column: u32) -> bool {
+        row >= self.own[0] && column >= self.own[1]
+    }
 }
 
 impl Tiles {
@@ -38,18 +60,6 @@ impl Tiles {
             tile,
             group,
         }
-    }
-
-    /// The same, where this many neighbouring numbers, a power of two, are tiles of one column: below the last row of tiles are others,
-    /// which have no element.
-    #[inline(always)]
-    pub fn in_clusters(mut self, blocks: u32) -> Self {
-        let [rows, columns] = self.extents;
-        let padded = (rows + blocks - 1) & !(blocks - 1);
-        self.total = divide(self.total, rows * columns) * padded * columns;
-        self.extents = [padded, columns];
-        self.group = self.group.max(blocks);
-        self
     }
 
     /// How many there are.
@@ -90,6 +100,7 @@ impl Tiles {
             product,
             row: (group * self.group + within - column * height) * self.tile[0],
             column: column * self.tile[1],
+            own: [0; 2],
         }
     }
 }
@@ -124,6 +135,27 @@ fn divide(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tile_that_reaches_back_owns_what_it_had() {
+        let tile = Tile {
+            product: 1,
+            row: 256,
+            column: 512,
+            own: [0; 2],
+        };
+        assert_eq!(
+            tile.reach_back([u32::MAX; 2]),
+            Tile {
+                own: [256, 512],
+                ..tile
+            }
+        );
+        let back = tile.reach_back([160, 448]);
+        assert_eq!([back.row, back.column], [160, 448]);
+        assert!(back.owns(256, 512) && !back.owns(240, 512) && !back.owns(256, 448));
+        assert!(tile.owns(0, 0));
+    }
 
     #[test]
     fn each_tile_has_one_number() {

@@ -111,7 +111,7 @@ const GROUP: u32 = 16;
 const fn group(registers: usize, element: usize) -> u32 {
     match (registers, element) {
         (32, 2) => 4,
-        (48, 2) => 2,
+        (48 | 56, 2) => 2,
         (64, 1) => 4,
         _ => GROUP,
     }
@@ -131,7 +131,7 @@ pub const fn tile_n(registers: usize) -> usize {
 const fn stages(registers: usize) -> usize {
     match registers {
         24 | 32 => 8,
-        64 => 6,
+        56 | 64 => 6,
         48 => 5,
         _ => 4,
     }
@@ -161,7 +161,7 @@ const fn b_bytes(registers: usize) -> usize {
 /// Bytes of what is stored, and of sums that the consumers exchange.
 const fn result_bytes(registers: usize) -> usize {
     match registers {
-        24 | 48 => across::result_bytes(registers),
+        24 | 48 | 56 => across::result_bytes(registers),
         _ => 4 * consumers(registers) * boxes(registers) * BOX_BYTES,
     }
 }
@@ -169,7 +169,7 @@ const fn result_bytes(registers: usize) -> usize {
 /// Barriers of copies of what is added to the sums: one for each consumer of the tiles of [`across`].
 const fn added(registers: usize) -> usize {
     match registers {
-        24 | 48 => consumers(registers),
+        24 | 48 | 56 => consumers(registers),
         _ => 0,
     }
 }
@@ -177,7 +177,7 @@ const fn added(registers: usize) -> usize {
 /// Whether a launch of tiles whose sums take so many registers may be in clusters. They want a hundred instructions more ahead of
 /// the first copy and in the producer's loop, which took 0.2 µs in tiles of 64 columns.
 pub const fn may_have_clusters(registers: usize) -> bool {
-    registers == 48
+    matches!(registers, 48 | 56)
 }
 
 /// Bytes in front of the barriers.
@@ -259,9 +259,15 @@ pub struct WgmmaShape {
     /// Lines of `A` that a copy brings where they lie along k: those of a tile; or, of elements of 8 and 16 bits, where that has
     /// [`HALF_TILE_M`] and there are fewer, as many of them, to a multiple of 8.
     pub a_lines: u32,
-    /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or 2. They
-    /// have tiles of one column, and copy a part of `B` each for all. Otherwise 0.
+    /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or 2. Two
+    /// have tiles side by side, and copy a half of `A` each for both; four have two by two, and so of `B` those one above the other.
+    /// Otherwise 0.
     pub cluster: u32,
+    /// The row behind which no tile of 16-bit elements begins: those that would reach back, among the rows of a neighbour. A multiple of [`BOX_M`] or,
+    /// of [`across`], of 64. Where the old elements are read it is [`u32::MAX`]: a neighbour may have stored them.
+    pub last_row: u32,
+    /// The same of columns: a multiple of those of a box of the result or, of [`across`], of [`BOX_M`].
+    pub last_column: u32,
 }
 
 impl WgmmaShape {
@@ -566,20 +572,31 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         };
         let (mut tiles, mut rank) = (tiles, 0);
         if may_have_clusters(R) && shape.cluster != 0 {
-            tiles = tiles.in_clusters(1 << shape.cluster);
+            // Those of a cluster, as one.
+            let of = |rows: usize| {
+                let tile = [rows as u32, 2 * tile_n(R) as u32];
+                Tiles::new(shape.batch, [shape.m, shape.n], tile, group)
+            };
+            tiles = match (shape.leaves_one_out(R), shape.cluster == 2) {
+                (true, true) => of(2 * TILE_M),
+                (true, false) => of(TILE_M),
+                (false, true) => of(2 * tile_m(R)),
+                (false, false) => of(tile_m(R)),
+            };
             rank = thread::block_idx_x() & ((1 << shape.cluster) - 1);
         }
-        let block = Self {
+        let mut block = Self {
             a,
             b,
             c,
             shape,
             tiles,
-            first: tiles.tile(thread::block_idx_x()),
+            first: Tile::default(),
             rank,
             memory,
             barriers,
         };
+        block.first = block.of_rank(tiles.tile(thread::block_idx_x() >> block.cluster()));
         // Not the producer's thread, which has the first tile to find.
         if thread == 128 {
             for stage in 0..stages(R) as u32 {
@@ -601,10 +618,23 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         block
     }
 
-    /// The binary logarithm of the blocks that have `B` in common.
+    /// The binary logarithm of the cluster's blocks.
     #[inline(always)]
     fn cluster(&self) -> u32 {
         if may_have_clusters(R) { self.shape.cluster } else { 0 }
+    }
+
+    /// This block's tile of those that its cluster has.
+    #[inline(always)]
+    fn of_rank(&self, mut tile: Tile) -> Tile {
+        if self.cluster() != 0 {
+            tile.row += (self.rank >> 1) * self.rows();
+            tile.column += (self.rank & 1) * tile_n(R) as u32;
+        }
+        match Self::ANY_LAYOUT {
+            true => tile.reach_back([self.shape.last_row, self.shape.last_column]),
+            false => tile,
+        }
     }
 
     /// Gives a stage back, which this consumer's instructions have read: to all blocks that fill it.
@@ -646,8 +676,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Those behind the first.
     #[inline(always)]
     fn other_tiles(&self) -> impl Iterator<Item = Tile> {
-        let step = thread::grid_dim_x();
-        self.tiles.every(thread::block_idx_x() + step, step)
+        let step = thread::grid_dim_x() >> self.cluster();
+        let first = (thread::block_idx_x() >> self.cluster()) + step;
+        self.tiles.every(first, step).map(|tile| self.of_rank(tile))
     }
 
     /// Whether copies bring fewer lines of `A` than a tile has.

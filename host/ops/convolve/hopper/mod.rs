@@ -103,6 +103,8 @@ fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
         tile_m: TILE_M as u32,
         a_lines: TILE_M as u32,
         cluster: 0,
+        last_row: u32::MAX,
+        last_column: u32::MAX,
     })
 }
 

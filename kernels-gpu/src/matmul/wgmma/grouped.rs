@@ -82,7 +82,7 @@ impl<T: Input + Operand<Element = T> + Output> Block<'_, T, T, REGISTERS> {
                 let tile = Tile {
                     product: problem.product,
                     row: problem.row + tile.row,
-                    column: tile.column,
+                    ..tile
                 };
                 let mut k = 0;
                 while k < self.shape.k {
@@ -128,7 +128,7 @@ impl<T: Input + Operand<Element = T> + Output> Block<'_, T, T, REGISTERS> {
                         let at = Tile {
                             product: 0,
                             row: problem.row + row,
-                            column: tile.column,
+                            ..tile
                         };
                         self.store_box(memory, number as u32, at);
                     } else {

@@ -4,6 +4,7 @@
 use bytemuck::Pod;
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
+use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
 
 use super::addend::Addend;
@@ -142,6 +143,17 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_a(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = stage as usize * a_bytes(R);
+        if self.cluster() != 0 {
+            let half = Half {
+                map: self.a,
+                lines: self.rows(),
+                of_box: self.a_lies_along_m().then_some(tile_k(size_of::<E>())),
+                number: self.rank & 1,
+                // Those side by side.
+                blocks: 0b0011 << (self.rank & 0b10),
+            };
+            return self.fill_half(half, to, [tile.row, k, tile.product * self.shape.a_step], full);
+        }
         let (row, k, product) = (tile.row as i32, k as i32, (tile.product * self.shape.a_step) as i32);
         // SAFETY (of both): boxes of the map are, by the kernel's contract, as large as the stage has room for
         // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
@@ -161,8 +173,16 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = Self::B + stage as usize * b_bytes(R);
-        if self.cluster() != 0 {
-            return self.fill_shared_b(to, tile, k, full);
+        if self.cluster() == 2 {
+            let half = Half {
+                map: self.b,
+                lines: tile_n(R) as u32,
+                of_box: self.b_lies_along_n().then_some(b_box(R)),
+                number: self.rank >> 1,
+                // Those one above the other.
+                blocks: 0b0101 << (self.rank & 1),
+            };
+            return self.fill_half(half, to, [tile.column, k, tile.product * self.shape.b_step], full);
         }
         let (column, k, product) = (tile.column as i32, k as i32, (tile.product * self.shape.b_step) as i32);
         // SAFETY (of both): as in `fill_a`.
@@ -177,31 +197,49 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         }
     }
 
-    /// The same, of which each block of a cluster copies its part for all: so many of the lines, or, where these lie along n, of the
-    /// elements along k.
+    /// Has half of an operand's tile copied to two blocks of the cluster: so many of its lines, or, where these lie along themselves in
+    /// boxes, all of half the elements along k.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn fill_shared_b(&self, to: usize, tile: Tile, k: u32, full: Mbarrier) {
-        let (log, product) = (self.cluster(), (tile.product * self.shape.b_step) as i32);
-        let all = ((1u32 << (1 << log)) - 1) as u16;
-        // SAFETY (of both): as in `fill_a`, of all blocks of the cluster: they have given the stage back to this one, too. Their
-        // barriers are there, and are told of the bytes in the phase that these complete, which a block's own arrival ends.
-        if !self.b_lies_along_n() {
-            let lines = tile_n(R) as u32 >> log;
-            let (line, first) = (tile.column + self.rank * lines, self.rank * lines * LINE as u32);
-            let to = self.operands(to + first as usize);
-            unsafe { self.b.load_multicast(to, [k as i32, line as i32, product], full, all) };
-        } else {
-            let wide = b_box(R);
-            let lines = Self::TILE_K >> log;
-            let (k, first) = (
-                k + self.rank * lines,
-                self.rank * lines * (wide * size_of::<E>()) as u32,
-            );
-            for i in 0..tile_n(R) / wide {
-                let at = [(tile.column + (wide * i) as u32) as i32, k as i32, product];
-                let to = self.operands(to + first as usize + i * wide * LINE);
-                unsafe { self.b.load_multicast(to, at, full, all) };
+    fn fill_half(&self, tile: Half<'_, E>, to: usize, [line, k, product]: [u32; 3], full: Mbarrier) {
+        let Half {
+            map,
+            lines,
+            of_box,
+            number,
+            blocks,
+        } = tile;
+        let product = product as i32;
+        // SAFETY (of both): as in `fill_a`, of both blocks: they have given the stage back to this one, too. Their barriers are there,
+        // and are told of the bytes in the phase that these complete, which a block's own arrival ends.
+        match of_box {
+            None => {
+                let lines = lines / 2;
+                let first = number * lines;
+                let to = self.operands(to + first as usize * LINE);
+                let at = [k as i32, (line + first) as i32, product];
+                unsafe { map.load_multicast(to, at, full, blocks) };
+            }
+            Some(wide) => {
+                let first = number * Self::TILE_K / 2;
+                let to = to + first as usize * wide * size_of::<E>();
+                for i in 0..lines as usize / wide {
+                    let at = [(line + (wide * i) as u32) as i32, (k + first) as i32, product];
+                    unsafe { map.load_multicast(self.operands(to + i * wide * LINE), at, full, blocks) };
+                }
             }
         }
     }
+}
+
+/// Half of an operand's tile, for two blocks of a cluster.
+struct Half<'a, E> {
+    map: TensorMap<'a, E>,
+    /// Lines of the tile.
+    lines: u32,
+    /// Lines of a box, if they lie along themselves.
+    of_box: Option<usize>,
+    /// 0 or 1.
+    number: u32,
+    /// A bit for each block of the cluster.
+    blocks: u16,
 }

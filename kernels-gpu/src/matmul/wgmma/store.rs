@@ -51,11 +51,12 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         warp::sync_warp(warp::FULL_MASK);
         if warp::elect() {
             let column = tile.column + number * 2 * Self::OF_BOX as u32;
-            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-            unsafe {
-                self.c
-                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
-            };
+            if tile.owns(tile.row, column) {
+                let at = [column as i32, tile.row as i32, tile.product as i32];
+                // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+                unsafe { self.c.store(at, from.cast()) };
+            }
+            // A group all the same: who takes a box again counts them.
             tma::commit();
         }
     }
