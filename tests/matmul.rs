@@ -8,7 +8,7 @@ use crate::common::*;
 use kernels_gpu::compiled::GemmParams;
 use kernels_gpu::matmul::MulAdd;
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
-use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small, THREADS};
+use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
 use warpsmith::ops::{MatMul, MatVec};
@@ -232,7 +232,7 @@ where
     let (plan, none) = (EpiloguePlan::default(), upload(&Array1::<T>::from_vec(Vec::new())));
     let one = upload(&Array1::from_elem(1, T::ONE));
     let [rows, columns] = S::BLOCK_TILE;
-    let config = LaunchConfig::new((m.div_ceil(rows) * n.div_ceil(columns)) as u32, THREADS as u32);
+    let config = LaunchConfig::new((m.div_ceil(rows) * n.div_ceil(columns)) as u32, S::THREADS as u32);
     let stream = device().default_stream();
     for (a_transposed, b_transposed) in ORDERS {
         let (a, b) = (Uploaded::new(&a, a_transposed), Uploaded::new(&b, b_transposed));
@@ -244,6 +244,7 @@ where
             k,
             a: if a_transposed { [0, 1, m] } else { [0, k, 1] },
             b: if b_transposed { [0, k, 1] } else { [0, 1, n] },
+            whole: 0,
         };
         // Layouts say what is fast, not what is right.
         for [along_k_a, along_k_b] in [[!a_transposed, b_transposed], [a_transposed, !b_transposed]] {
@@ -291,6 +292,58 @@ fn tiles_in_groups() {
     assert_equal(&got, &product(a.view(), b.view()), "11 × 4 tiles");
 }
 
+/// Parts of k, of which the last one is shorter; and large tiles, whose kernel takes none.
+#[test]
+fn parts_of_k() {
+    let (a, b) = (matrix::<f32>(5, 7, 1), matrix::<f32>(7, 6, 2));
+    let shape = GemmShape {
+        batch: 3,
+        first: 0,
+        m: 5,
+        n: 6,
+        k: 3,
+        a: [3, 7, 1],
+        b: [18, 1, 6],
+        whole: 7,
+    };
+    let (x, y, none) = (upload(&a), upload(&b), upload(&Array1::<f32>::zeros(0)));
+    let stream = device().default_stream();
+    let mut c = upload(&Array3::from_elem((3, 5, 6), 7.0));
+    let plan = EpiloguePlan::default();
+    let config = |threads: usize| LaunchConfig::new((1, 1, 3), threads as u32);
+    let args = (&x, &y, &mut c, shape, 1.0, 0.0, plan, &none, &none);
+    let large = config(<Large as Size<f32>>::THREADS);
+    stream
+        .launch::<gemm::gemm<f32, Large, KMajor, MnMajor>>(&large, args)
+        .unwrap();
+    assert_eq!(c.to_ndarray().unwrap(), Array3::from_elem((3, 5, 6), 7.0));
+
+    let args = (&x, &y, &mut c, shape, 1.0, 0.0, plan, &none, &none);
+    let small = config(<Small as Size<f32>>::THREADS);
+    stream
+        .launch::<gemm::gemm<f32, Small, KMajor, MnMajor>>(&small, args)
+        .unwrap();
+    let got = c.to_ndarray().unwrap();
+    for (part, terms) in [0..3, 3..6, 6..7].into_iter().enumerate() {
+        let wanted = product(a.slice(s![.., terms.clone()]), b.slice(s![terms, ..]));
+        assert_eq!(got.index_axis(Axis(0), part), wanted, "part {part}");
+    }
+}
+
+/// Integers are the same, however k is cut.
+#[test]
+fn integers_in_parts_of_k() {
+    let (a, b) = (matrix::<i32>(3, 3001, 1), matrix::<i32>(3001, 37, 2));
+    let wanted = product(a.view(), b.view());
+    for multiprocessors in [1, 132] {
+        let device = simulated(None, multiprocessors);
+        let stream = device.default_stream();
+        let upload = |of: &Array2<i32>| DeviceArray::from_ndarray(stream, of).unwrap();
+        let got = upload(&a).matmul(&upload(&b)).unwrap().to_ndarray().unwrap();
+        assert_eq!(got, wanted, "{multiprocessors} multiprocessors");
+    }
+}
+
 /// A launch whose strides lead out of the arrays writes nothing.
 #[test]
 fn strides_beyond_the_arrays() {
@@ -302,6 +355,7 @@ fn strides_beyond_the_arrays() {
         k: 4,
         a: [0, 4, 1],
         b: [0, 1, 4],
+        whole: 0,
     };
     let beyond = [
         GemmShape { m: 5, ..shape },
@@ -320,6 +374,21 @@ fn strides_beyond_the_arrays() {
             ..shape
         },
         GemmShape { first: 1, ..shape },
+        // Parts that do not follow one another, that are beyond the end, and too many to count.
+        GemmShape { whole: 4, ..shape },
+        GemmShape {
+            whole: 5,
+            a: [4, 4, 1],
+            b: [16, 1, 4],
+            ..shape
+        },
+        GemmShape {
+            batch: usize::MAX,
+            whole: 4,
+            a: [4, 4, 1],
+            b: [16, 1, 4],
+            ..shape
+        },
         GemmShape {
             first: usize::MAX,
             ..shape
@@ -335,7 +404,10 @@ fn strides_beyond_the_arrays() {
         let args = (&x, &x, &mut c, shape, 1.0, 0.0, plan, &x, &x);
         device()
             .default_stream()
-            .launch::<gemm::gemm<f32, Small, KMajor, MnMajor>>(&LaunchConfig::new(1, THREADS as u32), args)
+            .launch::<gemm::gemm<f32, Small, KMajor, MnMajor>>(
+                &LaunchConfig::new(1, <Small as Size<f32>>::THREADS as u32),
+                args,
+            )
             .unwrap();
         assert_eq!(
             c.to_ndarray().unwrap(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of `f32` by Hopper's own kernel, simulated and real, to the last bit: each sum is a chain in the order of k.
 
+use crate::common::simulated;
 use crate::matmul_chain::devices;
 use crate::matmul_chain::single::*;
 use cuda_std::launch::Kernel;
@@ -12,7 +13,7 @@ use kernels_gpu::matmul::simt::{
     SimtShape, gemm_simt, handed_len, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n, warps,
 };
 use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
-use warpsmith::{DeviceArray, LaunchConfig, Stream};
+use warpsmith::{Device, DeviceArray, LaunchConfig, Stream};
 
 /// Checks `alpha · a b + beta · old`.
 #[track_caller]
@@ -235,40 +236,55 @@ fn negative_zero() {
     }
 }
 
-/// Through the operations: of few tiles k is cut into parts, whose chains are added in their order.
+/// Through the operations: of few tiles k is cut into parts, whose chains are added in their order, or in groups of as many.
 #[test]
 fn a_long_k_in_parts() {
-    check_parts(12);
-    // By the other kernel, as the accelerator cannot read rows of 40 bytes.
-    check_parts(10);
+    check_parts(12, 768, &devices());
+    // By the other kernel, as the accelerator cannot read rows of 40 bytes; with a last part that is shorter.
+    check_parts(10, 768, &devices());
+    check_parts(10, 775, &devices());
+    // As on a GPU that is no Hopper.
+    let others: Vec<_> = [1, 3, 132]
+        .map(|multiprocessors| simulated(None, multiprocessors))
+        .into();
+    check_parts(12, 775, &others);
+    check_parts(9, 2000, &others);
 }
 
-fn check_parts(n: usize) {
-    let (a, b) = (stack((1, 7, 768), 5), stack((1, 768, n), 6));
+fn check_parts(n: usize, k: usize, devices: &[Device]) {
+    let (a, b) = (stack((1, 7, k), 5), stack((1, k, n), 6));
     let (a, b) = (a.index_axis(Axis(0), 0), b.index_axis(Axis(0), 0));
-    let sum = |i: usize, j: usize, parts: usize| {
+    let sum = |i: usize, j: usize, of_part: usize| {
         let (row, column) = (a.row(i), b.column(j));
-        let chain = |part: usize| {
-            let terms = part * 768 / parts..(part + 1) * 768 / parts;
+        let chain = |from: usize| {
+            let terms = from..(from + of_part).min(k);
             terms.fold(0.0f32, |sum, k| row[k].mul_add(column[k], sum))
         };
-        (1..parts).fold(chain(0), |sum, part| sum + chain(part))
+        let chains: Vec<f32> = (0..k).step_by(of_part).map(chain).collect();
+        let groups = match chains.len() {
+            ..=8 => 1,
+            parts => parts.div_ceil(4).next_power_of_two().min(16),
+        };
+        let add = |chains: &[f32]| chains.iter().copied().reduce(|sum, next| sum + next).unwrap();
+        let sums: Vec<f32> = chains.chunks(chains.len().div_ceil(groups)).map(add).collect();
+        add(&sums)
     };
-    for device in devices() {
+    for device in devices {
         let stream = device.default_stream();
         let upload = |of| DeviceArray::from_ndarray(stream, &of).unwrap();
         let (x, y) = (upload(a.to_owned()), upload(b.to_owned()));
         let product = x.matmul(&y).unwrap().to_ndarray().unwrap();
-        let is_in = |parts: &usize| {
+        let is_in = |of_part: &usize| {
             product
                 .indexed_iter()
-                .all(|((i, j), got)| got.to_bits() == sum(i, j, *parts).to_bits())
+                .all(|((i, j), got)| got.to_bits() == sum(i, j, *of_part).to_bits())
         };
-        let parts = [1, 2, 4, 8, 16, 32].into_iter().find(is_in);
-        let has_several = device.properties().multiprocessors > 1;
+        // Parts begin at multiples of 32 bytes.
+        let of_part = (8..k).step_by(8).chain([k]).find(is_in);
+        let multiprocessors = device.properties().multiprocessors;
         assert!(
-            parts.is_some_and(|parts| (parts > 1) == has_several),
-            "{parts:?} on {device:?}"
+            of_part.is_some_and(|of_part| of_part < k || multiprocessors == 1),
+            "parts of {of_part:?} for {multiprocessors} multiprocessors"
         );
 
         let mut old = DeviceArray::from_elem(stream, (7, n), 2.0).unwrap();

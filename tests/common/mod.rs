@@ -54,11 +54,20 @@ pub fn with_turing() -> Vec<Device> {
 
 /// A simulated Hopper GPU with room for so many blocks.
 pub fn hopper_of(multiprocessors: u32, checks: Checks) -> Device {
+    simulated_as(Some((9, 0)), multiprocessors, checks)
+}
+
+/// A simulated GPU with tensor cores of that compute capability and room for so many blocks.
+pub fn simulated(tensor_cores: Option<(u32, u32)>, multiprocessors: u32) -> Device {
+    simulated_as(tensor_cores, multiprocessors, Checks::from_env())
+}
+
+fn simulated_as(tensor_cores: Option<(u32, u32)>, multiprocessors: u32, checks: Checks) -> Device {
     Device::simulated_as(Simulation {
         checks,
         schedule: Schedule::InOrder,
         counting: false,
-        tensor_cores: Some((9, 0)),
+        tensor_cores,
         multiprocessors,
     })
 }

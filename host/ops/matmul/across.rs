@@ -289,6 +289,7 @@ mod tests {
                 k: side,
                 a: [0, side, 1],
                 b: [0, 1, side],
+                whole: 0,
             };
             let best = best(&of, 132).filter(|&(_, cycles)| cycles < split::least_cycles(&of, 2, 132));
             best.map(|([_, columns], _)| columns)
@@ -320,6 +321,7 @@ mod tests {
             k,
             a: [0, k, 1],
             b: [0, 1, n],
+            whole: 0,
         };
         let way = |m, n, k, multiprocessors| {
             let found = best_in_clusters(&of(m, n, k), multiprocessors);

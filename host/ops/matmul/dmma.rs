@@ -106,7 +106,7 @@ fn is_of_data_centres(stream: &Stream) -> bool {
 
 /// Whether the products are done first by the instructions of a warp, and not on the ordinary cores.
 fn pays_by_warps(shape: &GemmShape, multiprocessors: usize) -> bool {
-    let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
+    let (_, elsewhere) = gemm::best_size::<f64>(shape, multiprocessors);
     gemm::cost(shape, [SIDE; 2], multiprocessors, 20) < elsewhere
 }
 
@@ -297,7 +297,7 @@ impl Plan {
 
     /// Whether the tensor cores are done ahead of the ordinary ones, whose tiles are smaller, so that more multiprocessors have one.
     fn pays(&self, shape: &GemmShape, multiprocessors: usize) -> bool {
-        let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
+        let (_, elsewhere) = gemm::best_size::<f64>(shape, multiprocessors);
         // By measured products: 19 for each element of a tile of 128 × 128, where the largest tile elsewhere has 40.
         let Size {
             tile: [rows, columns],
@@ -408,6 +408,7 @@ mod tests {
             k,
             a: [0; 3],
             b: [0; 3],
+            whole: 0,
         }
     }
 

@@ -183,17 +183,21 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
         n,
         strides: sums.strides,
     };
-    // Blocks along a row as far as there are columns, of whole warps.
+    // Many parts by several threads. Blocks along a row as far as there are columns, of whole warps.
+    let groups = match shape.parts {
+        ..=8 => 1,
+        parts => parts.div_ceil(4).next_power_of_two().min(16),
+    };
     let width = width(size_of::<C::Wide>());
-    let along = n.div_ceil(width).next_power_of_two().min(THREADS);
-    let rows = THREADS / along;
+    let along = n.div_ceil(width).next_power_of_two().min(THREADS / groups);
+    let rows = THREADS / groups / along;
     let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
     let grid = (
         blocks(n, along * width, i32::MAX as usize),
         blocks(m, rows, u16::MAX.into()),
         blocks(batch, 1, u16::MAX.into()),
     );
-    let config = LaunchConfig::new(grid, (along as u32, rows as u32));
+    let config = LaunchConfig::new(grid, (along as u32, rows as u32, groups as u32));
     let (beta, plan) = (finish.beta, finish.plan());
     let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends

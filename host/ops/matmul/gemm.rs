@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix, one by one and in batches.
 
+use std::array;
+
 use kernels_gpu::compiled::{Gemm, Tiled};
-use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
+use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
@@ -94,6 +96,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
             k,
             a: [of_a[0], of_a[1], of_a[2]],
             b: [of_b[0], of_b[2], of_b[1]],
+            whole: 0,
         };
         Ok(Self {
             a,
@@ -123,8 +126,42 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let chosen = rows.and_then(|rows| tiles::<T>().iter().position(|tile| tile[0] == rows));
-        match chosen.unwrap_or_else(|| best_size(&self.shape, tiles::<T>(), multiprocessors).0) {
+        let chosen = rows.and_then(|rows| tile_costs::<T>().iter().position(|size| size.tile[0] == rows));
+        let size = chosen.unwrap_or_else(|| best_size::<T>(&self.shape, multiprocessors).0);
+        self.run_size(size, stream, out, finish)
+    }
+
+    /// The same with k in parts, whose sums are added up behind.
+    pub(super) fn run_parts(
+        &self,
+        how: Parts,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<T, D>,
+        finish: &Finish<'_, T, D>,
+    ) -> Result<()> {
+        let GemmShape { m, n, k, a, b, .. } = self.shape;
+        let parts = Multiplication {
+            a: Ordered::AsIs(self.a.laid_out(Ix3(1, m, k), a.to_vec())),
+            b: Ordered::AsIs(self.b.laid_out(Ix3(1, k, n), vec![b[0], b[2], b[1]])),
+            shape: how.of(&self.shape),
+            grid: self.grid,
+        };
+        let count = parts.shape.batch;
+        let mut sums = DeviceArray::<T, _>::uninit(stream, Ix3(count, m, n))?;
+        parts.run_size(how.size, stream, &mut sums, &Finish::scale(finish.alpha, T::ZERO))?;
+        let sums = Sums::in_parts(&sums, count, [m * n, n, 1]);
+        finish::finish_sums_into(sums, &self.shape, stream, out, finish)
+    }
+
+    /// By the tiles of that number.
+    fn run_size(
+        &self,
+        size: usize,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<T, D>,
+        finish: &Finish<'_, T, D>,
+    ) -> Result<()> {
+        match size {
             0 => self.launch::<Large>(stream, out, finish),
             1 => self.launch::<Medium>(stream, out, finish),
             _ => self.launch::<Small>(stream, out, finish),
@@ -141,7 +178,7 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
         for first in (0..self.shape.batch).step_by(self.grid) {
             let shape = GemmShape { first, ..self.shape };
             let products = (shape.batch - first).min(self.grid) as u32;
-            let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
+            let config = LaunchConfig::new((blocks, 1, products), <T as Gemm<S>>::THREADS as u32);
             let args = (
                 Words::of(&self.a),
                 Words::of(&self.b),
@@ -185,15 +222,6 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
-/// Rows and columns of the tiles of each size, from large to small.
-pub(super) fn tiles<T: Tiled>() -> [[usize; 2]; 3] {
-    [
-        <T as Gemm<Large>>::BLOCK_TILE,
-        <T as Gemm<Medium>>::BLOCK_TILE,
-        <T as Gemm<Small>>::BLOCK_TILE,
-    ]
-}
-
 /// What products cost by tiles of that shape: a multiprocessor takes tiles in turn, and one costs as much as it has
 /// elements, times a weight.
 pub(super) fn cost(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize, weight: usize) -> usize {
@@ -203,12 +231,152 @@ pub(super) fn cost(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize, 
     turns.saturating_mul(tile[0] * tile[1] * weight)
 }
 
-/// The size of tiles with which the products are done first, from large to small, and what they cost then. Small tiles
-/// weigh more, because they read more of shared memory for each product.
-pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> (usize, usize) {
-    let costs = [40, 50, 100].into_iter().zip(tiles);
-    let costs = costs.map(|(weight, tile)| cost(shape, tile, multiprocessors, weight));
-    costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
+/// A size of tiles, and what they cost for each element of k, where 6 000 000 is a microsecond of an H100.
+#[derive(Clone, Copy)]
+struct TileCost {
+    /// Rows and columns.
+    tile: [usize; 2],
+    /// Tiles that a multiprocessor has at a time.
+    at_once: usize,
+    /// One by itself.
+    first: usize,
+    /// Each further one beside it.
+    further: usize,
+}
+
+impl TileCost {
+    /// What the products of a batch cost. The first tiles are spread evenly. Of the last round's, those multiprocessors that are done
+    /// first take several: as measured, a quarter of them takes all of large tiles, and half of them of others.
+    fn of(&self, shape: &GemmShape, multiprocessors: usize) -> usize {
+        let tiles = blocks(shape, self.tile).saturating_mul(shape.batch);
+        let several = |tiles: usize| match tiles {
+            0 => 0,
+            _ => self.first + (tiles - 1) * self.further,
+        };
+        let room = self.at_once * multiprocessors;
+        let (rounds, rest) = (tiles / room, tiles % room);
+        let rest = if rounds == 0 { rest } else { 8 / self.at_once * rest };
+        let last = rest.div_ceil(multiprocessors).min(self.at_once);
+        rounds
+            .saturating_mul(several(self.at_once))
+            .saturating_add(several(last))
+    }
+}
+
+/// Those of each size, from large to small. Tiles that are few wait for memory, and small ones read more of shared memory for each
+/// product.
+fn tile_costs<T: Tiled>() -> [TileCost; 3] {
+    let tiles = [
+        <T as Gemm<Large>>::BLOCK_TILE,
+        <T as Gemm<Medium>>::BLOCK_TILE,
+        <T as Gemm<Small>>::BLOCK_TILE,
+    ];
+    array::from_fn(|size| {
+        let tile = tiles[size];
+        let (at_once, first, further) = match size_of::<T>() {
+            8 => (1, tile[0] * tile[1] * [40, 50, 100][size], 0),
+            _ => MEASURED[size],
+        };
+        TileCost {
+            tile,
+            at_once,
+            first,
+            further,
+        }
+    })
+}
+
+/// Tiles of numbers of 4 bytes at a time, and what one costs, and a further one, as measured of `f32` on an H100.
+const MEASURED: [(usize, usize, usize); 3] = [(2, 660_000, 500_000), (4, 239_000, 146_000), (4, 110_000, 64_000)];
+
+/// The size of tiles with which the products are done first, from large to small, and what they cost then, for each element of k.
+pub(super) fn best_size<T: Tiled>(shape: &GemmShape, multiprocessors: usize) -> (usize, usize) {
+    let costs = tile_costs::<T>().map(|size| size.of(shape, multiprocessors));
+    let costs = costs.into_iter().enumerate();
+    costs.min_by_key(|&(_, cost)| cost).unwrap_or_default()
+}
+
+/// What it costs to begin with tiles of each size of parts of k, and to add up their sums, in the unit of [`best_size`] times k: a
+/// launch, some 3 µs, for medium tiles 1.5 µs more.
+const LAUNCHES: [usize; 3] = [0, 27_000_000, 18_000_000];
+
+/// The same for each sum of a part, 8 bytes that are written and read.
+const ADDING: usize = 16;
+
+/// Into how many parts k is cut at most.
+const MOST_PARTS: usize = 64;
+
+/// What parts of k are whole multiples of, but the last one, so that each begins where accesses of 16 bytes may.
+const PART_STEP: usize = 16;
+
+/// A product by the kernel for any GPU with k cut into parts, and what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// The number of the tiles' size.
+    size: usize,
+    /// Of a part.
+    k: usize,
+    /// In the unit of [`best_size`], times k.
+    pub(super) cost: usize,
+}
+
+impl Parts {
+    /// How k is cut, so that each multiprocessor has as many tiles of parts as others; if that saves a tenth at least: a sum is no
+    /// longer one chain, which is to be worth it.
+    pub(super) fn best<T: Tiled>(shape: &GemmShape, multiprocessors: usize) -> Option<Self> {
+        let sizes = tile_costs::<T>();
+        let tiles = sizes.map(|size| blocks(shape, size.tile));
+        if shape.batch != 1 || shape.k < 2 * PART_STEP || tiles.contains(&0) {
+            return None;
+        }
+        let whole = best_size::<T>(shape, multiprocessors).1.saturating_mul(shape.k);
+        // The kernel of large tiles takes no parts.
+        let ways = (1..sizes.len()).flat_map(|size| (1..=sizes[size].at_once).map(move |turns| (size, turns)));
+        let plans = ways.filter_map(|(size, turns)| {
+            let parts = (turns * multiprocessors / tiles[size]).min(MOST_PARTS);
+            if parts < 2 {
+                return None;
+            }
+            let k = shape.k.div_ceil(parts).next_multiple_of(PART_STEP);
+            let mut how = Self { size, k, cost: 0 };
+            let batch = how.of(shape);
+            let sums = batch.batch.saturating_mul(shape.m).saturating_mul(shape.n);
+            let adding = sums.saturating_mul(ADDING).saturating_add(LAUNCHES[size]);
+            how.cost = sizes[size]
+                .of(&batch, multiprocessors)
+                .saturating_mul(k)
+                .saturating_add(adding);
+            Some(how)
+        });
+        plans.min_by_key(|how| how.cost).filter(|how| how.cost < whole / 10 * 9)
+    }
+
+    /// The batch of parts.
+    fn of(&self, shape: &GemmShape) -> GemmShape {
+        let first = |[_, line, along]: [usize; 3]| [self.k * along, line, along];
+        GemmShape {
+            batch: shape.k.div_ceil(self.k),
+            k: self.k,
+            a: first(shape.a),
+            b: first(shape.b),
+            whole: shape.k,
+            ..*shape
+        }
+    }
+}
+
+/// Multiplies integers, whose sums are the same with k in parts.
+pub(super) fn multiply_integers<D: Dimension>(
+    product: Multiplication<'_, i32, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<i32, D>,
+    finish: &Finish<'_, i32, D>,
+) -> Result<()> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    match Parts::best::<i32>(&product.shape, multiprocessors).filter(|_| finish.alpha != 0) {
+        Some(parts) => product.run_parts(parts, stream, out, finish),
+        None => product.run(stream, out, finish),
+    }
 }
 
 /// Adds products to sums of their own type.
@@ -235,8 +403,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
     ///   device, whichever kernel is chosen, but that a product of `f32` with one row or one column is that of
-    ///   [`matvec`](Self::matvec), that on Hopper, where the result of `f32` has few tiles, a k of some hundreds or more is cut into up to
-    ///   32 parts, which are then added in a fixed order, that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
+    ///   [`matvec`](Self::matvec), that where the result of `f32` has few tiles for the device, a k of some hundreds or more is cut into up
+    ///   to 64 parts, which are then added in a fixed order, that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
     ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: where k is cut the bits
     ///   depend on the device's number of multiprocessors, on the number of products of a batch, and on whether operands have to be
     ///   copied. An element's error is at most `k u Σ|a||b|`.
@@ -255,7 +423,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// ([`set_matmul_choices`](crate::ops::set_matmul_choices)), with which the bits of `f16` and `bf16` differ:
     ///
     /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
-    ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);
+    ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017); where k is cut into parts, of `f32` and `i32`, these
+    ///   take the memory of as many results;
     /// * `f32` on Hopper: tiles of 128 × 256, 64 × 128 or 32 × 64, by blocks that take several in turn, and whose operands
     ///   the tensor memory accelerator copies, but small products with an operand that it cannot read; where the last round of
     ///   tiles would leave multiprocessors idle, its tiles are cut along k, and sums that one block began another one ends;
@@ -425,8 +594,9 @@ mod tests {
             k: 100,
             a: [0; 3],
             b: [0; 3],
+            whole: 0,
         };
-        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132).0
+        best_size::<f32>(&shape, 132).0
     }
 
     #[test]
@@ -436,6 +606,49 @@ mod tests {
         assert_eq!([size(1, 4096, 4096), size(1, 8192, 8192)], [0, 0]);
         assert_eq!([size(132, 128, 128), size(1000, 20, 20)], [0, 2]);
         assert_eq!(size(usize::MAX, usize::MAX, usize::MAX), 0);
+    }
+
+    #[test]
+    fn a_long_k_is_cut_where_there_are_few_tiles() {
+        let parts = |batch: usize, [m, n, k]: [usize; 3]| {
+            let shape = GemmShape {
+                batch,
+                first: 0,
+                m,
+                n,
+                k,
+                a: [0, k, 1],
+                b: [0, 1, n],
+                whole: 0,
+            };
+            let how = Parts::best::<f32>(&shape, 132)?;
+            let of = how.of(&shape);
+            assert!(how.k.is_multiple_of(PART_STEP) && of.batch <= MOST_PARTS);
+            assert!((of.batch - 1) * how.k < k && k <= of.batch * how.k, "{of:?}");
+            assert_eq!((of.whole, of.a[0], of.b[0]), (k, how.k, how.k * n));
+            Some(of.batch)
+        };
+        for few in [
+            [37, 333, 5000],
+            [100, 51, 4096],
+            [100, 50, 1000],
+            [256, 256, 4096],
+            [1, 1, 100_000],
+        ] {
+            assert!(parts(1, few) > Some(4), "{few:?}");
+        }
+        for other in [
+            [64; 3],
+            [256; 3],
+            [1024; 3],
+            [4096; 3],
+            [0, 5, 5000],
+            [5, 0, 5000],
+            [5, 5, 0],
+        ] {
+            assert_eq!(parts(1, other), None, "{other:?}");
+        }
+        assert_eq!(parts(2, [37, 333, 5000]), None, "a batch");
     }
 
     /// Products beyond a grid are those of the next ones, each once, to the last grid, which is not whole.

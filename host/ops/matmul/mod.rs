@@ -144,7 +144,7 @@ macro_rules! matmul {
 matmul! {
     f32 as f32: simt::multiply, grouped::each_alone, grouped::groups_alone, gemm::add_products;
     f64 as f64: dmma::multiply, grouped::each_alone, grouped::groups_alone, gemm::add_products;
-    i32 as i32: Multiplication::run, grouped::each_alone, grouped::groups_alone, gemm::add_products;
+    i32 as i32: gemm::multiply_integers, grouped::each_alone, grouped::groups_alone, gemm::add_products;
     f16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once, tensor::add_products;
     bf16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once, tensor::add_products;
 }

@@ -85,14 +85,12 @@ pub(super) fn multiply<D: Dimension>(
         .then(|| Plan::of(&product, stream, tile_of(Chosen::Simt)))
         .flatten();
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let there = (able && choice.is_none())
-        .then(|| cut_elsewhere(&product.shape, multiprocessors))
+    let there = (finish.alpha != 0.0 && choice.is_none())
+        .then(|| gemm::Parts::best::<f32>(&product.shape, multiprocessors))
         .flatten()
-        .filter(|&(cost, _)| plan.is_none_or(|plan| cost < plan.worth_a_cut()));
+        .filter(|there| plan.is_none_or(|plan| there.cost < plan.worth_a_cut()));
     match (there, plan) {
-        (Some((_, cut)), _) => in_parts(&product, cut, stream, out, finish, |parts, sums, scale| {
-            parts.run(stream, sums, scale)
-        }),
+        (Some(there), _) => product.run_parts(there, stream, out, finish),
         (None, Some(plan)) => match plan.cut() {
             Some(cut) => in_parts(&product, cut, stream, out, finish, |parts, sums, scale| {
                 by_tiles(&parts, plan, stream, sums, scale)
@@ -142,22 +140,6 @@ fn adding(shape: &GemmShape, parts: usize) -> usize {
 /// What a product may cost with k cut, where it costs so much without: a sum is no longer one chain, which is to be worth it.
 fn worth_a_cut(cost: usize) -> usize {
     cost / 10 * 9
-}
-
-/// How k is cut for the other kernel, which copies no operand, and what that costs, if it is worth it there.
-fn cut_elsewhere(shape: &GemmShape, multiprocessors: usize) -> Option<(usize, Cut)> {
-    let cost = |shape: &GemmShape| {
-        let (_, cost) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
-        cost.saturating_mul(shape.k)
-    };
-    let fitting = cuts().filter(|cut| shape.batch == 1 && shape.k.is_multiple_of(cut.parts));
-    let costs = fitting.map(|cut| {
-        let parts = cost(&cut.of(shape));
-        (parts.saturating_add(adding(shape, cut.parts)), cut)
-    });
-    costs
-        .min_by_key(|&(cost, _)| cost)
-        .filter(|&(cut, _)| cut < worth_a_cut(cost(shape)))
 }
 
 /// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles.
@@ -271,7 +253,7 @@ impl Plan {
     /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that saves a tenth at least,
     /// since a sum is no longer one chain then.
     fn best(shape: &GemmShape, multiprocessors: usize, copying: impl Fn(usize) -> usize) -> Option<Self> {
-        let (_, elsewhere) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
+        let (_, elsewhere) = best_size::<f32>(shape, multiprocessors);
         let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
             .filter(|plan| plan.cost < elsewhere.saturating_mul(shape.k));
         let cut = cuts().filter(|cut| cut.fits(shape)).filter_map(|cut| {
@@ -463,6 +445,7 @@ mod tests {
             k,
             a: [0; 3],
             b: [0; 3],
+            whole: 0,
         }
     }
 
@@ -523,11 +506,6 @@ mod tests {
         }
         assert!(parts([64, 8192, 8192]) > Some(1));
         assert_eq!(parts([256, 256, 65536]), Some(32));
-        let elsewhere = |extents| cut_elsewhere(&shape(extents), 132).map(|(_, cut)| cut.parts);
-        assert_eq!(
-            [[100, 50, 1000], [64; 3], [1024; 3]].map(elsewhere),
-            [Some(8), None, None]
-        );
         assert_eq!(
             parts([64, 8192, 8193]),
             Some(1),

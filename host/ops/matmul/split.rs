@@ -254,6 +254,7 @@ mod tests {
             k,
             a: [0, k, 1],
             b: [0, 1, n],
+            whole: 0,
         }
     }
 

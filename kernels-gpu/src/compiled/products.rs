@@ -54,6 +54,8 @@ pub type CombineParams<W, Y> = (&'static [W], SliceMut<'static, Y>, usize, W, W)
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {
     /// Rows and columns of a block's tile.
     const BLOCK_TILE: [usize; 2];
+    /// [`Size::THREADS`]
+    const THREADS: usize;
     /// [`Size::FINISHES`]
     const FINISHES: bool;
     /// Both along k.
@@ -546,6 +548,7 @@ macro_rules! compiled {
     (@gemm $type:ty, $size:ident) => {
         impl Gemm<$size> for $type {
             const BLOCK_TILE: [usize; 2] = <$size as Size<$type>>::BLOCK_TILE;
+            const THREADS: usize = <$size as Size<$type>>::THREADS;
             const FINISHES: bool = <$size as Size<$type>>::FINISHES;
             type AlongKK = gemm::gemm<$type, $size, KMajor, KMajor>;
             type AlongKN = gemm::gemm<$type, $size, KMajor, MnMajor>;

@@ -16,11 +16,14 @@ use cuda_std::prelude::*;
 use super::{ConvolveShape, Place, divide};
 use crate::matmul::gemm::load::Loader;
 use crate::matmul::gemm::thread_tile::{self, Position};
-use crate::matmul::gemm::{KMajor, SIDE, THREADS as GEMM_THREADS, storage};
+use crate::matmul::gemm::{KMajor, storage};
 use crate::matmul::{MulAdd, unroll};
 
 /// Threads of a block.
-pub const THREADS: usize = GEMM_THREADS;
+pub const THREADS: usize = SIDE * SIDE;
+
+/// Threads along each side of a block's tile.
+const SIDE: usize = 16;
 
 /// Blocks that a multiprocessor holds at a time: their threads have 128 registers.
 const BLOCKS: usize = 2;
@@ -56,7 +59,7 @@ macro_rules! sizes {
                     assert!($tm * SIDE * $bk == $na * THREADS && $tn * SIDE * $bk == $nb * THREADS);
                     assert!($na % $v == 0 && $nb % $v == 0 && $tm % $f == 0 && $tn % $f == 0);
                 }
-                let tiles = shared_array![u64; storage($tm, $tn, $bk, size_of::<$type>())].cast();
+                let tiles = shared_array![u64; storage([SIDE * $tm, SIDE * $tn], $bk, size_of::<$type>())].cast();
                 let places = shared_array![u64; SIDE * $tm];
                 convolution.run::<$tm, $tn, { SIDE * $tm }, { SIDE * $tn }, $bk, $v, $f, $na, $nb>(tiles, places);
             }
@@ -262,23 +265,28 @@ impl<T: MulAdd> Arguments<'_, T> {
 
         let (pitch_a, pitch_b) = (WM + V, WN + V);
         let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
-        let position = Position::of_thread();
+        let position = Position::of_thread::<SIDE>();
         let mut sums = [[T::ZERO; TN]; TM];
         let mut a = from_a.load::<V, NA>(side);
-        let mut b = from_b.load::<KMajor, T, WN, BK, V, NB>(self.weights, depth);
+        let mut b = from_b.load::<KMajor, T, WN, BK, V, NB, THREADS>(self.weights, depth);
         let (mut left, mut to) = (depth, 0);
         while left > 0 {
             from_a.store::<V, NA>(tiles, to as usize + line, a, [number, side, pitch_a]);
-            from_b.store::<KMajor, T, WN, BK, V, NB>(tiles, to + of_b, b);
+            from_b.store::<KMajor, T, WN, BK, V, NB, THREADS>(tiles, to + of_b, b);
             thread::sync_threads();
             if left > BK {
                 a = from_a.load::<V, NA>(side);
-                b = from_b.load::<KMajor, T, WN, BK, V, NB>(self.weights, left - BK);
+                b = from_b.load::<KMajor, T, WN, BK, V, NB, THREADS>(self.weights, left - BK);
             }
             let (at_a, at_b) = (to as usize + position.y * F, (to + of_b) as usize + position.x * F);
             // Behind the last product both tiles have zeros.
             for d in 0..BK {
-                thread_tile::step::<T, TM, TN, F>(tiles, at_a + d * pitch_a, at_b + d * pitch_b, &mut sums);
+                thread_tile::step::<T, TM, TN, F, SIDE, SIDE, false>(
+                    tiles,
+                    at_a + d * pitch_a,
+                    at_b + d * pitch_b,
+                    &mut sums,
+                );
             }
             left = left.saturating_sub(BK);
             // Two buffers and one barrier a step: who writes into a buffer has passed the barrier behind its last reads.
@@ -295,20 +303,20 @@ impl<T: MulAdd> Arguments<'_, T> {
         places: Shared<u64>,
         [group, row, column]: [usize; 3],
     ) {
-        let position = Position::of_thread();
+        let position = Position::of_thread::<SIDE>();
         let (shape, out) = (&self.shape, self.out);
         let (outputs, along) = (shape.outputs as usize, shape.out[4]);
         let strides = shape.out[0] | shape.out[1] | shape.out[2] | shape.out[3] | outputs;
         let wide = along == 1 && strides.is_multiple_of(F) && out.is_vec_aligned::<F>();
         let (total, of_group) = (shape.places(), group.wrapping_mul(outputs));
         unroll!(TM, i => {
-            let line = position.line::<F>(position.y, i);
+            let line = position.line::<F, SIDE>(position.y, i);
             if row + line < total {
                 // SAFETY: a line of the tile.
                 let place = unsafe { places.get_unchecked(line) } as usize;
                 unroll!(TN / F, chunk => {
                     let first = chunk * F;
-                    let column = column + position.line::<F>(position.x, first);
+                    let column = column + position.line::<F, SIDE>(position.x, first);
                     let values: [T; F] = cuda_std::array::from_fn(|j| sums[i][first + j]);
                     if wide && column < outputs {
                         // SAFETY: outputs of a place, which `fits` found to lie in `out`; there is a multiple of F of them, and so

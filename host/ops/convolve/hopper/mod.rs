@@ -197,6 +197,7 @@ impl<'a> Launch<'a> {
             k: columns,
             a: [0; 3],
             b: [0; 3],
+            whole: 0,
         };
         Some(Self {
             problem,

@@ -246,10 +246,11 @@ pub struct SumsShape {
 }
 
 /// The epilogue of sums in memory, of which there may be several parts, which are added in their order:
-/// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
+/// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read. Where a block has several threads along z,
+/// each adds up as many parts one after another, and the sums of these groups are then added in their order.
 ///
 /// Products and rows are one after another in `out`, which may be the memory of `sums`, if they lie as it does. A block has
-/// at most [`THREADS`] threads, along x and y: [`width`] columns for each along x, a row along y; the grid has columns along x, rows
+/// at most [`THREADS`] threads: [`width`] columns for each along x, a row along y, parts along z; the grid has columns along x, rows
 /// along y, products along z, of the last two as many as it likes.
 ///
 /// # Safety
@@ -311,55 +312,141 @@ unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>
     let SumsShape { parts, batch, m, n, .. } = shape;
     let place = |block: u32, threads: u32, thread: u32| block as usize * threads as usize + thread as usize;
     let column = WIDTH * place(thread::block_idx_x(), thread::block_dim_x(), thread::thread_idx_x());
-    let first_row = place(thread::block_idx_y(), thread::block_dim_y(), thread::thread_idx_y());
     let rows = thread::grid_dim_y() as usize * thread::block_dim_y() as usize;
-    if column >= n {
-        return;
-    }
+    let groups = Groups::<T::Wide>::new(parts, shared_array![u64; 2 * THREADS].cast());
     let strides = [m * n, n, 1];
     let mut product = thread::block_idx_z() as usize;
     while product < batch {
-        let mut row_number = first_row;
-        while row_number < m {
-            let at = [product, row_number, column];
-            // SAFETY: product, row and column are in the sums, and so is each part's number.
-            let load =
-                |part: usize| unsafe { row(sums, shape.strides, [part * batch + product, row_number, column], n) };
-            let mut values: [T::Wide; WIDTH] = load(0);
-            let mut part = 1;
-            // Several at once, or each would wait for the one before.
-            while part < parts && is_wide::<T::Wide, WIDTH>(sums, shape.strides, n) {
-                let at = |part: usize| {
-                    let product = (part * batch + product) * shape.strides[0];
-                    product + row_number * shape.strides[1] + column * shape.strides[2]
-                };
-                // SAFETY: as above; with rows of a multiple of `WIDTH`, the whole vector is in front of the end. Beyond the last part that
-                // one, which is not added.
-                let next: [[T::Wide; WIDTH]; AT_ONCE] = cuda_std::array::from_fn(|i: usize| unsafe {
-                    sums.get_vec_unchecked(at(Ord::min(part + i, parts - 1)))
-                });
-                unroll!(8, one => {
-                    if one < AT_ONCE && part + one < parts {
-                        values = cuda_std::array::from_fn(|i| values[i].add(next[one % AT_ONCE][i]));
-                    }
-                });
-                part += AT_ONCE;
+        let mut first_row = place(thread::block_idx_y(), thread::block_dim_y(), 0);
+        while first_row < m {
+            let row_number = first_row + thread::thread_idx_y() as usize;
+            let is_there = row_number < m && column < n;
+            let mut values = [T::Wide::ZERO; WIDTH];
+            if is_there {
+                // SAFETY: product, row and column are in the sums, and so is each part's number.
+                values = unsafe { groups.sum(sums, &shape, [product, row_number, column]) };
             }
-            while part < parts {
-                let next = load(part);
-                values = cuda_std::array::from_fn(|i| values[i].add(next[i]));
-                part += 1;
+            values = groups.all(values);
+            if is_there && groups.is_first() {
+                let at = [product, row_number, column];
+                if beta != T::Wide::ZERO {
+                    // SAFETY: they are in `out` as well.
+                    let old: [T::Wide; WIDTH] = unsafe { row(old, strides, at, n) };
+                    values = cuda_std::array::from_fn(|i| beta.mul_add(old[i], values[i]));
+                }
+                let values = cuda_std::array::map(epilogue.finish_row(values, at, n), T::narrow);
+                // SAFETY: as what was read.
+                unsafe { set_row(out, strides, at, n, values) };
             }
-            if beta != T::Wide::ZERO {
-                // SAFETY: they are in `out` as well.
-                let old: [T::Wide; WIDTH] = unsafe { row(old, strides, at, n) };
-                values = cuda_std::array::from_fn(|i| beta.mul_add(old[i], values[i]));
-            }
-            let values = cuda_std::array::map(epilogue.finish_row(values, at, n), T::narrow);
-            // SAFETY: as what was read.
-            unsafe { set_row(out, strides, at, n, values) };
-            row_number += rows;
+            first_row += rows;
         }
         product += thread::grid_dim_z() as usize;
+    }
+}
+
+/// How the parts of a sum are shared out: threads of a block that differ along z alone have the same columns, and parts one
+/// after another.
+struct Groups<W> {
+    /// The parts that this thread adds up.
+    first: usize,
+    end: usize,
+    /// Groups that have parts.
+    groups: u32,
+    /// A group's sums of each thread.
+    sums: Shared<W>,
+}
+
+impl<W: MulAdd> Groups<W> {
+    /// Those of this block, of so many parts.
+    #[inline(always)]
+    fn new(parts: usize, sums: Shared<W>) -> Self {
+        let share = parts.div_ceil(Ord::max(thread::block_dim_z(), 1) as usize);
+        let first = thread::thread_idx_z() as usize * share;
+        Self {
+            first,
+            end: Ord::min(first + share, parts),
+            groups: parts
+                .checked_div(share)
+                .map_or(0, |whole| (whole + usize::from(whole * share < parts)) as u32),
+            sums,
+        }
+    }
+
+    /// Whether this thread is of the first group, which has the sums of all in the end.
+    #[inline(always)]
+    fn is_first(&self) -> bool {
+        thread::thread_idx_z() == 0
+    }
+
+    /// This group's parts of the sums at this product, row and column, in their order, [`AT_ONCE`] loaded at once, or each would
+    /// wait for the one before; of elements that are loaded one by one, one part at a time. Beyond the last column that one.
+    ///
+    /// # Safety
+    ///
+    /// Product, row and column are in the sums.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn sum<const WIDTH: usize>(
+        &self,
+        sums: Slice<'_, W>,
+        shape: &SumsShape,
+        [product, row, column]: [usize; 3],
+    ) -> [W; WIDTH] {
+        let is_wide = is_wide::<W, WIDTH>(sums, shape.strides, shape.n);
+        let of_part = |part: usize| {
+            // Beyond the last part that one, which is not added.
+            let part = Ord::min(part, self.end - 1);
+            (part * shape.batch + product) * shape.strides[0] + row * shape.strides[1]
+        };
+        let at_once = if is_wide { AT_ONCE } else { 1 };
+        let mut values = [W::ZERO; WIDTH];
+        let mut part = self.first;
+        while part < self.end {
+            // SAFETY (of both): the caller's promise; with rows of a multiple of `WIDTH`, the whole vector is in front of the end.
+            let next: [[W; WIDTH]; AT_ONCE] = cuda_std::array::from_fn(|i: usize| {
+                let line = of_part(part + i);
+                if is_wide {
+                    unsafe { sums.get_vec_unchecked(line + column) }
+                } else if i == 0 {
+                    let column = |j: usize| Ord::min(column + j, shape.n - 1);
+                    cuda_std::array::from_fn(|j: usize| unsafe { element(sums, line + column(j) * shape.strides[2]) })
+                } else {
+                    [W::ZERO; WIDTH]
+                }
+            });
+            unroll!(8, one => {
+                if one < at_once && part + one < self.end {
+                    let next = next[one % AT_ONCE];
+                    values = match one == 0 && part == self.first {
+                        true => next,
+                        false => cuda_std::array::from_fn(|i| values[i].add(next[i])),
+                    };
+                }
+            });
+            part += at_once;
+        }
+        values
+    }
+
+    /// The sums of all groups, in their order, for the first one. For all threads of the block.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn all<const WIDTH: usize>(&self, mut values: [W; WIDTH]) -> [W; WIDTH] {
+        if thread::block_dim_z() > 1 {
+            let of_group = thread::block_dim_x() * thread::block_dim_y();
+            let within = thread::thread_idx_y() * thread::block_dim_x() + thread::thread_idx_x();
+            let at = |group: u32| WIDTH * (group * of_group + within) as usize;
+            // SAFETY (of both): there is room for each thread of a block.
+            unsafe { self.sums.set_vec_unchecked(at(thread::thread_idx_z()), values) };
+            thread::sync_threads();
+            if self.is_first() {
+                let mut group = 1;
+                while group < self.groups {
+                    let next: [W; WIDTH] = unsafe { self.sums.get_vec_unchecked(at(group)) };
+                    values = cuda_std::array::from_fn(|i| values[i].add(next[i]));
+                    group += 1;
+                }
+            }
+            thread::sync_threads();
+        }
+        values
     }
 }

@@ -8,7 +8,7 @@
 
 use cuda_std::prelude::*;
 
-use super::{Layout, THREADS};
+use super::Layout;
 use crate::num::Num;
 
 /// Where a thread is in the tiles of one operand.
@@ -31,7 +31,7 @@ pub struct Loader {
 }
 
 /// From an access of a thread to its next one in a tile, for accesses of `N` elements: lines, positions along k.
-const fn step<L: Layout, const WIDTH: usize, const BK: usize, const N: usize>() -> [usize; 2] {
+const fn step<L: Layout, const WIDTH: usize, const BK: usize, const N: usize, const THREADS: usize>() -> [usize; 2] {
     if L::ALONG_K {
         [THREADS / (BK / N), 0]
     } else {
@@ -89,10 +89,18 @@ impl Loader {
         }
     }
 
-    /// This thread's elements of the next tile, of whose `BK` positions along k the operand has `left`; zeros where the
+    /// This thread's elements of the next tile, which so many threads load, of whose `BK` positions along k the operand has `left`; zeros where the
     /// operand ends.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub fn load<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize, const N: usize>(
+    pub fn load<
+        L: Layout,
+        T: Num,
+        const WIDTH: usize,
+        const BK: usize,
+        const V: usize,
+        const N: usize,
+        const THREADS: usize,
+    >(
         &mut self,
         x: &[T],
         left: usize,
@@ -102,14 +110,14 @@ impl Loader {
         let mut index = self.next;
         if self.wide {
             for access in 0..N / V {
-                let vector = self.access::<L, T, WIDTH, BK, V>(x, left, access, &mut index);
+                let vector = self.access::<L, T, WIDTH, BK, V, THREADS>(x, left, access, &mut index);
                 for i in 0..V {
                     values[access * V + i] = vector[i];
                 }
             }
         } else {
             for access in 0..N {
-                [values[access]] = self.access::<L, T, WIDTH, BK, 1>(x, left, access, &mut index);
+                [values[access]] = self.access::<L, T, WIDTH, BK, 1, THREADS>(x, left, access, &mut index);
             }
         }
         self.next = self.next.wrapping_add(BK.wrapping_mul(self.strides[1]));
@@ -118,14 +126,14 @@ impl Loader {
 
     /// Access number `access`, at element `index`, which moves on to that of the next access.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn access<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize>(
+    fn access<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize, const THREADS: usize>(
         &self,
         x: &[T],
         left: u32,
         access: usize,
         index: &mut usize,
     ) -> [T; V] {
-        let [lines, positions] = step::<L, WIDTH, BK, V>();
+        let [lines, positions] = step::<L, WIDTH, BK, V, THREADS>();
         let at = *index;
         *index = if L::ALONG_K {
             at.wrapping_add(lines.wrapping_mul(self.strides[0]))
@@ -147,7 +155,15 @@ impl Loader {
     /// Puts what [`load`](Self::load) gave into the tile at element `at` of `tiles`, whose lines along the width are
     /// `pitch` elements apart, one for each position along k.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub fn store<L: Layout, T: Num, const WIDTH: usize, const BK: usize, const V: usize, const N: usize>(
+    pub fn store<
+        L: Layout,
+        T: Num,
+        const WIDTH: usize,
+        const BK: usize,
+        const V: usize,
+        const N: usize,
+        const THREADS: usize,
+    >(
         &self,
         tiles: Shared<T>,
         at: u32,
@@ -160,19 +176,19 @@ impl Loader {
         // bytes are aligned, because `at`, `pitch` and the line are multiples of `V`.
         if !self.wide {
             for access in 0..N {
-                let at = at + offset(step::<L, WIDTH, BK, 1>(), access);
+                let at = at + offset(step::<L, WIDTH, BK, 1, THREADS>(), access);
                 unsafe { tiles.set_unchecked(at, values[access]) };
             }
         } else if L::ALONG_K {
             for access in 0..N / V {
-                let at = at + offset(step::<L, WIDTH, BK, V>(), access);
+                let at = at + offset(step::<L, WIDTH, BK, V, THREADS>(), access);
                 for i in 0..V {
                     unsafe { tiles.set_unchecked(at + i * pitch, values[access * V + i]) };
                 }
             }
         } else {
             for access in 0..N / V {
-                let at = at + offset(step::<L, WIDTH, BK, V>(), access);
+                let at = at + offset(step::<L, WIDTH, BK, V, THREADS>(), access);
                 let vector: [T; V] = cuda_std::array::from_fn(|i| values[access * V + i]);
                 unsafe { tiles.set_vec_unchecked(at, vector) };
             }

@@ -2,15 +2,14 @@
 //! The part of a block's tile that one thread accumulates in registers.
 //!
 //! A thread's lines are not neighbours: they are taken in chunks of `F`, one access of shared memory each, and the
-//! chunks of the 16 threads of a side lie side by side. A warp has 4 × 8 of the threads, so an access of it reads 4 or
+//! chunks of the threads of a side lie side by side. A warp has 4 × 8 of the threads, so an access of it reads 4 or
 //! 8 chunks in a row, without bank conflicts.
 
 use cuda_std::prelude::*;
 
 use super::super::{MulAdd, unroll};
-use super::SIDE;
 
-/// Where a thread stands among the 16 × 16 of its block.
+/// Where a thread stands among those of its block.
 #[derive(Clone, Copy)]
 pub struct Position {
     /// Along the rows of the tile.
@@ -20,37 +19,51 @@ pub struct Position {
 }
 
 impl Position {
-    /// That of this thread: a warp is 4 × 8, the block 4 × 2 warps.
+    /// That of this thread, of a block that has `X` along the tile's columns, a multiple of 8: a warp is 4 × 8.
     #[inline(always)]
-    pub fn of_thread() -> Self {
+    pub fn of_thread<const X: usize>() -> Self {
         let t = thread::thread_idx_x() as usize;
         let (warp, lane) = (t / 32, t % 32);
         Self {
-            y: warp / 2 * 4 + lane / 8,
-            x: warp % 2 * 8 + lane % 8,
+            y: warp / (X / 8) * 4 + lane / 8,
+            x: warp % (X / 8) * 8 + lane % 8,
         }
     }
 
-    /// The line of the block's tile that is line `i` of the tile of the thread which is at `at` along that side.
+    /// The line of the block's tile that is line `i` of the tile of the thread which is at `at` of `SIDE`
+    /// along that side.
     #[inline(always)]
-    pub fn line<const F: usize>(self, at: usize, i: usize) -> usize {
+    pub fn line<const F: usize, const SIDE: usize>(self, at: usize, i: usize) -> usize {
         (i / F * SIDE + at) * F + i % F
     }
 }
 
 /// One position along k: adds the products of `TM` elements of `A`'s tile, the first of which is element `at_a` of
-/// shared memory, and `TN` of `B`'s.
+/// shared memory, and `TN` of `B`'s; the block's threads are `Y` × `X`.
+///
+/// `BACK`: rows go there and back, so that of two instructions one after another the second has one operand beside the sum that the
+/// first had not: a multiply-add reads three registers of two banks, which give one each a cycle, and can take again what the
+/// one before has read.
 #[inline(always)]
-pub fn step<T: MulAdd, const TM: usize, const TN: usize, const F: usize>(
+pub fn step<
+    T: MulAdd,
+    const TM: usize,
+    const TN: usize,
+    const F: usize,
+    const Y: usize,
+    const X: usize,
+    const BACK: bool,
+>(
     tiles: Shared<T>,
     at_a: usize,
     at_b: usize,
     sums: &mut [[T; TN]; TM],
 ) {
-    let a: [T; TM] = fragment::<T, TM, F>(tiles, at_a);
-    let b: [T; TN] = fragment::<T, TN, F>(tiles, at_b);
+    let a: [T; TM] = fragment::<T, TM, F, Y>(tiles, at_a);
+    let b: [T; TN] = fragment::<T, TN, F, X>(tiles, at_b);
     unroll!(TM, i => {
         unroll!(TN, j => {
+            let j = if BACK && i % 2 == 1 { TN - 1 - j } else { j };
             sums[i][j] = a[i].mul_add(b[j], sums[i][j]);
         });
     });
@@ -58,7 +71,7 @@ pub fn step<T: MulAdd, const TM: usize, const TN: usize, const F: usize>(
 
 /// This thread's `N` elements of a line of a tile, the first of which is element `at`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn fragment<T: MulAdd, const N: usize, const F: usize>(tiles: Shared<T>, at: usize) -> [T; N] {
+fn fragment<T: MulAdd, const N: usize, const F: usize, const SIDE: usize>(tiles: Shared<T>, at: usize) -> [T; N] {
     let mut values = [T::ZERO; N];
     unroll!(N / F, chunk => {
         // SAFETY: within the line of a tile, whose width is a multiple of `SIDE * F`; `at` is a multiple of `F`, as all
