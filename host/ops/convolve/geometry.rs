@@ -25,7 +25,7 @@ pub(super) struct Settings {
 }
 
 /// A convolution whose operands fit, of three axes; those in front that there are not have the length 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(hidden)]
 pub struct Problem {
     pub(super) images: usize,

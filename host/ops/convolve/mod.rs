@@ -9,6 +9,7 @@ mod geometry;
 mod gradients;
 mod hopper;
 mod padding;
+mod plans;
 
 use std::fmt;
 

@@ -15,6 +15,7 @@ use crate::launch::{LaunchConfig, Words};
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::steps;
 use crate::ops::convolve::geometry::Problem;
+use crate::ops::convolve::plans::{Gpu, Plans};
 use crate::ops::matmul::{AMPERE, has_tensor_cores};
 use crate::stream::Stream;
 
@@ -79,6 +80,16 @@ fn plan_of(
     Some((all.saturating_mul(copies + products), with(of)))
 }
 
+/// The plan that costs least, if the kernel can have such operands.
+fn plan(problem: &Problem, units: usize, x: Lies, stream: &Stream) -> Option<DepthwiseMmaPlan> {
+    static PLANS: Plans<(Problem, usize, Lies, Gpu), Option<DepthwiseMmaPlan>> = Plans::new();
+    PLANS.get((*problem, units, x, Gpu::of(stream)), || {
+        let plans = LINES.map(|lines| plan_of(problem, units, lines, x, stream));
+        let best = plans.into_iter().flatten().min_by_key(|&(cost, _)| cost);
+        best.map(|(_, plan)| plan)
+    })
+}
+
 /// The gradient of the weights, of a gradient of the output in C order: one group, outputs, taps; if the device has such tensor cores and
 /// the kernel is for such operands.
 pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + Num<Wide = f32>>(
@@ -93,8 +104,7 @@ pub(in crate::ops::convolve) fn weight_gradient<T: Convolve + AmpereConvolve + N
     let Some((of_units, units)) = units(problem) else {
         return Ok(None);
     };
-    let plans = LINES.map(|lines| plan_of(&of_units, units, lines, Lies::of(x), stream));
-    let Some((_, plan)) = plans.into_iter().flatten().min_by_key(|&(cost, _)| cost) else {
+    let Some(plan) = plan(&of_units, units, Lies::of(x), stream) else {
         return Ok(None);
     };
     if !is_near(&plan.of, Lies::of(out)) {

@@ -11,6 +11,7 @@ use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::{Task, steps};
 use crate::ops::convolve::geometry::Problem;
+use crate::ops::convolve::plans::{Gpu, Plans};
 use crate::stream::Stream;
 
 /// Bytes at multiples of which outputs and weights begin.
@@ -38,6 +39,12 @@ fn groups_of_block(problem: &Problem) -> Option<usize> {
 
 /// The plan, if the kernel can have such operands.
 fn plan(problem: &Problem, x: Lies, stream: &Stream) -> Option<MmaPlan> {
+    static PLANS: Plans<(Problem, Lies, Gpu), Option<MmaPlan>> = Plans::new();
+    PLANS.get((*problem, x, Gpu::of(stream)), || find_plan(problem, x, stream))
+}
+
+/// The same, by a search.
+fn find_plan(problem: &Problem, x: Lies, stream: &Stream) -> Option<MmaPlan> {
     let taps = u32::try_from(problem.taps()).ok()?;
     let groups = groups_of_block(problem)?;
     let wanted = Wanted {

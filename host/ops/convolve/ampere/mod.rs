@@ -15,6 +15,7 @@ pub(super) use self::weights::weight_gradient;
 use super::Convolve;
 use super::forward::{Task, steps};
 use super::geometry::Problem;
+use super::plans::{Gpu, Plans};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words, WordsMut};
@@ -205,9 +206,10 @@ fn plan(problem: &Problem, n: usize, x: Lies, most: u32, stream: &Stream) -> Opt
 }
 
 /// Where elements lie.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Lies {
-    address: u64,
+    /// Whether the first begins at a multiple of 16 bytes.
+    is_aligned: bool,
     /// The distances between them along each axis.
     steps: [usize; 5],
 }
@@ -215,7 +217,7 @@ struct Lies {
 impl Lies {
     fn of<T: Convolve>(elements: &DeviceArrayRef<T, Ix5>) -> Self {
         Self {
-            address: elements.address(),
+            is_aligned: elements.address().is_multiple_of(16),
             steps: steps(elements),
         }
     }
@@ -223,7 +225,7 @@ impl Lies {
     /// Whether copies by 16 bytes have them so, where there are as many channels.
     fn by_16_bytes(&self) -> bool {
         let [images, a, b, c, channels] = self.steps;
-        self.address.is_multiple_of(16) && channels == 1 && (images | a | b | c).is_multiple_of(WIDE)
+        self.is_aligned && channels == 1 && (images | a | b | c).is_multiple_of(WIDE)
     }
 }
 
@@ -250,19 +252,9 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
     if groups::compute(task)? {
         return Ok(true);
     }
-    let stream = task.stream;
-    let all = stream.backend().properties().shared_memory_per_block_optin;
-    let x = Lies::of(task.x);
-    // Fewer outputs of a tile, or a multiprocessor's memory for one block, where there is no room.
-    let of = |n: usize, most: u32| plan(problem, n, x, most.min(all), stream).map(|plan| (n, plan));
-    let tiles = [8, 4, 1]
-        .into_iter()
-        .filter(|&n| n <= tile_outputs(problem) && 4 * n >= tile_outputs(problem).min(8));
-    let Some((n, plan)) = tiles
-        .clone()
-        .find_map(|n| of(n, MOST_BYTES))
-        .or_else(|| tiles.clone().find_map(|n| of(n, all)))
-    else {
+    static PLANS: Plans<(Problem, Lies, Gpu), Option<(usize, MmaPlan)>> = Plans::new();
+    let (x, stream) = (Lies::of(task.x), task.stream);
+    let Some((n, plan)) = PLANS.get((*problem, x, Gpu::of(stream)), || best_plan(problem, x, stream)) else {
         return Ok(false);
     };
     match n {
@@ -271,6 +263,20 @@ pub(super) fn compute<T: Convolve + AmpereConvolve>(task: &mut Task<'_, T>) -> R
         _ => launch::<T, T::N64>(task, plan, n)?,
     }
     Ok(true)
+}
+
+/// Units of 8 outputs of a tile, and the plan with these, if the kernel can have such operands.
+fn best_plan(problem: &Problem, x: Lies, stream: &Stream) -> Option<(usize, MmaPlan)> {
+    let all = stream.backend().properties().shared_memory_per_block_optin;
+    // Fewer outputs of a tile, or a multiprocessor's memory for one block, where there is no room.
+    let of = |n: usize, most: u32| plan(problem, n, x, most.min(all), stream).map(|plan| (n, plan));
+    let tiles = [8, 4, 1]
+        .into_iter()
+        .filter(|&n| n <= tile_outputs(problem) && 4 * n >= tile_outputs(problem).min(8));
+    let mut with_few_bytes = tiles.clone();
+    with_few_bytes
+        .find_map(|n| of(n, MOST_BYTES))
+        .or_else(|| tiles.clone().find_map(|n| of(n, all)))
 }
 
 /// How many blocks with so many bytes of shared memory run on a multiprocessor of the stream's device, of no more than `most`.

@@ -16,6 +16,7 @@ use crate::launch::{LaunchConfig, Words};
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::steps;
 use crate::ops::convolve::geometry::Problem;
+use crate::ops::convolve::plans::{Gpu, Plans};
 use crate::ops::matmul::{AMPERE, has_tensor_cores};
 use crate::stream::Stream;
 
@@ -46,8 +47,18 @@ fn merged(problem: &Problem) -> (usize, Problem) {
     (by, problem)
 }
 
-/// The plan, and how many times 16 outputs a warp has, if the kernel can have such operands.
-fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, stream: &Stream) -> Option<(WeightsMmaPlan, usize)> {
+/// A plan, and how many times 16 outputs a warp has.
+type Planned = (WeightsMmaPlan, usize);
+
+/// The plan, if the kernel can have such operands.
+fn plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, stream: &Stream) -> Option<Planned> {
+    static PLANS: Plans<(usize, Problem, [Lies; 2], Gpu), Option<Planned>> = Plans::new();
+    let key = (merged, *problem, [x, gradient], Gpu::of(stream));
+    PLANS.get(key, || find_plan(merged, problem, x, gradient, stream))
+}
+
+/// The same, by a search.
+fn find_plan(merged: usize, problem: &Problem, x: Lies, gradient: Lies, stream: &Stream) -> Option<Planned> {
     let all = problem.taps() * problem.channels.next_multiple_of(2);
     let is_small = problem.outputs <= 16 && all <= 8 * columns(1) && problem.groups.is_multiple_of(WARPS);
     let groups = if is_small { WARPS } else { 1 };

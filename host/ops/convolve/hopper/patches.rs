@@ -13,6 +13,7 @@ use crate::launch::{LaunchConfig, WordsMut};
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::forward::{Task, steps};
 use crate::ops::convolve::geometry::Problem;
+use crate::ops::convolve::plans::{Gpu, Plans};
 use crate::ops::matmul::is_hopper;
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
@@ -112,6 +113,12 @@ fn plan_of(problem: &Problem, part: [usize; 3], parts: [usize; 3], stream: &Stre
 
 /// The plan that costs least, and of those one that reads least, if the kernel can have such operands.
 fn plan(problem: &Problem, stream: &Stream) -> Option<PatchesPlan> {
+    static PLANS: Plans<(Problem, Gpu), Option<PatchesPlan>> = Plans::new();
+    PLANS.get((*problem, Gpu::of(stream)), || find_plan(problem, stream))
+}
+
+/// The same, by a search.
+fn find_plan(problem: &Problem, stream: &Stream) -> Option<PatchesPlan> {
     let all = (0..=LOG_MOST_PARTS).flat_map(|a| {
         let most = LOG_MOST_PARTS - a;
         (0..=most).flat_map(move |b| (0..=most - b).map(move |c| [a, b, c].map(|log| 1 << log)))

@@ -14,6 +14,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::convolve::Convolve;
 use crate::ops::convolve::geometry::Problem;
+use crate::ops::convolve::plans::Plans;
 use crate::ops::matmul::{hopper_config, is_hopper};
 use crate::tensor_map::{Swizzle, TensorElement};
 
@@ -36,6 +37,12 @@ fn steps_of_part(steps: usize, tiles: usize, multiprocessors: usize) -> usize {
 
 /// The tile of a step's places, and the products of all parts; `None` if the kernel cannot count them.
 fn plan(problem: &Problem, multiprocessors: usize) -> Option<(LogTile, WgmmaShape)> {
+    static PLANS: Plans<(Problem, usize), Option<(LogTile, WgmmaShape)>> = Plans::new();
+    PLANS.get((*problem, multiprocessors), || find_plan(problem, multiprocessors))
+}
+
+/// The same, by a search.
+fn find_plan(problem: &Problem, multiprocessors: usize) -> Option<(LogTile, WgmmaShape)> {
     let log_tile = best_tile(problem, PLACES)?;
     let steps = tiles(problem, log_tile).into_iter().try_fold(1, usize::checked_mul)?;
     counted(steps.checked_mul(PLACES)?)?;
