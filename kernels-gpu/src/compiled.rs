@@ -36,8 +36,8 @@ pub use attention::{
 };
 pub use convolve::{
     AmpereConvolve, AmpereConvolveParams, AmpereConvolveWeightsParams, Convolve, ConvolveParams, ConvolveTiled,
-    DepthwiseParams, DepthwisePatchesParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveParams,
-    HopperConvolveWeightsParams, HopperPatchesParams,
+    DepthwiseParams, DepthwisePatchesParams, DepthwiseWeightsParams, HopperConvolve, HopperConvolveAcrossParams,
+    HopperConvolveParams, HopperConvolveWeightsParams, HopperPatchesParams,
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

@@ -129,3 +129,28 @@ fn several_tiles_for_a_block() {
         .images(images)
         .check::<bf16>();
 }
+
+/// Boxes of 7 × 28 and 14 × 14 places, and of others that are no powers of 2, as columns on Hopper: with outputs that are no whole tile,
+/// several chunks of channels, a stride, taps beyond the ends, and gradients in several remainders of places. There are as many tiles as the
+/// device has multiprocessors, for which those of 128 places are too many for one each.
+fn places_as_columns<T: Convolve + FloatNumber>() {
+    let beside = device().properties().multiprocessors as usize;
+    case([14, 14], [72, 136], [2, 1])
+        .padding([1, 0])
+        .images(beside)
+        .check_of_tensor_cores::<T>();
+    case([7, 28], [136, 72], [1, 2])
+        .padding([0, 1])
+        .images(beside)
+        .check_of_tensor_cores::<T>();
+    case([28, 13], [136, 104], [1, 1])
+        .stride([2, 1])
+        .images(beside)
+        .check_of_tensor_cores::<T>();
+    case([200], [40, 104], [3])
+        .padding([1])
+        .images(beside)
+        .check_of_tensor_cores::<T>();
+}
+
+for_types!(places_as_columns: f16 bf16);

@@ -201,7 +201,7 @@ families! {
         max_pool max_pool_gradient max_pool_places max_pool_gradient_at average_pool average_pool_gradient
         add_parts convolve_depthwise convolve_depthwise_weights convolve_depthwise_weights_mma convolve_direct
         convolve_depthwise_patches convolve_groups_mma convolve_mma convolve_patches_wgmma convolve_tiled
-        convolve_weights_mma convolve_weights_wgmma convolve_wgmma;
+        convolve_weights_mma convolve_weights_wgmma convolve_wgmma convolve_wgmma_across;
     products by products::products, on [PLAIN]: gemm;
     vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:

@@ -140,6 +140,11 @@ fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 2, 40));
         run.keep(x.convolve(&weights).stride(2).compute());
     }
+    // With places as columns: two tiles for each multiprocessor.
+    let images = run.device.properties().multiprocessors as usize;
+    let x = run.array::<T, _>((images, 197, 40));
+    let weights = run.array::<T, _>((136, 2, 40));
+    run.keep(x.convolve(&weights).compute());
     // By patches, of one tile of each width.
     for outputs in [24, 56, 120] {
         let places = 2 + run.len(200);

@@ -65,6 +65,13 @@ pub(in crate::ops) fn best_registers(of: &GemmShape, element: usize, widths: &[u
     widths.iter().copied().min_by_key(cost).unwrap_or(64)
 }
 
+/// The cycles with the best of these widths.
+pub(in crate::ops) fn least_cycles(of: &GemmShape, element: usize, widths: &[usize], stream: &Stream) -> usize {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let all = widths.iter().map(|&width| cycles(of, element, width, multiprocessors));
+    all.min().unwrap_or(usize::MAX)
+}
+
 /// Has a launch's shape the rows of tiles of so many columns with which the product is done first, and the lines of `A` that a copy
 /// brings: of the smallest tiles of elements of 8 and 16 bits, where these lie along k, no more than there are. What a copy has beyond
 /// the matrix takes it longer than elements do.

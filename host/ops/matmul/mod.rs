@@ -39,7 +39,7 @@ pub(crate) use self::gemm::matmul_shape;
 pub(crate) use self::gemv::check_matvec;
 use self::grouped::{Each, Groups};
 pub use self::grouped::{Pair, grouped_matmul};
-pub(super) use self::hopper::{best_registers, config as hopper_config, is_hopper};
+pub(super) use self::hopper::{best_registers, config as hopper_config, is_hopper, least_cycles};
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::rows::{RowMatMul, WithRows};

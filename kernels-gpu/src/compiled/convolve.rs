@@ -16,6 +16,7 @@ use crate::convolve::mma::{self, MmaPlan, groups};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct, parts};
 use crate::matmul::wgmma::WgmmaShape;
+use crate::matmul::wgmma::convolve::across::{self, AcrossPlaces};
 use crate::matmul::wgmma::convolve::patches::PatchesPlan as HopperPatchesPlan;
 use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePhases, ConvolvePlaces};
 use crate::num::Num;
@@ -183,6 +184,19 @@ pub type HopperConvolveParams<T> = (
     ConvolvePhases,
 );
 
+/// The parameters of [`convolve_wgmma_across`](fn@across::convolve_wgmma_across).
+pub type HopperConvolveAcrossParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
+    TensorMapMut<'static, T>,
+    WgmmaShape,
+    AcrossPlaces,
+    ConvolvePhases,
+);
+
 /// The parameters of [`convolve_patches_wgmma`](fn@wgmma::patches::convolve_patches_wgmma).
 pub type HopperPatchesParams<T> = (
     TensorMap<'static, T>,
@@ -209,6 +223,8 @@ pub trait HopperConvolve: Convolve {
     type N128: Kernel<Params = HopperConvolveParams<Self>>;
     /// 256.
     type N256: Kernel<Params = HopperConvolveParams<Self>>;
+    /// What has places as columns.
+    type Across: Kernel<Params = HopperConvolveAcrossParams<Self>>;
     /// What has patches in shared memory, by 32 outputs of a tile.
     type Patches32: Kernel<Params = HopperPatchesParams<Self>>;
     /// 64.
@@ -225,6 +241,7 @@ macro_rules! hopper {
             type N64 = wgmma::convolve_wgmma<$type, 32>;
             type N128 = wgmma::convolve_wgmma<$type, 64>;
             type N256 = wgmma::convolve_wgmma<$type, 128>;
+            type Across = across::convolve_wgmma_across<$type>;
             type Patches32 = wgmma::patches::convolve_patches_wgmma<$type, 16>;
             type Patches64 = wgmma::patches::convolve_patches_wgmma<$type, 32>;
             type Patches128 = wgmma::patches::convolve_patches_wgmma<$type, 64>;

@@ -2,11 +2,10 @@
 //! Gradients of inputs on Hopper's tensor cores: the convolutions of all remainders of places by the stride, in a launch or a few.
 
 use kernels_gpu::compiled::HopperConvolve;
-use kernels_gpu::matmul::wgmma::TILE_M;
 use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePhase, PHASES};
 use ndarray::Ix5;
 
-use super::{Launch, best_tile, is_taken, patches};
+use super::{Launch, is_taken, patches};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -77,9 +76,6 @@ pub(in crate::ops::convolve) fn input_gradient<T: Convolve + HopperConvolve + Te
     if problem.stride == [1; 3] && patches::takes(&only, stream) {
         return Ok(None);
     }
-    let Some(log_tile) = best_tile(&transposed, TILE_M) else {
-        return Ok(None);
-    };
     let tap_step = [a, b, c].map(|phase| -(phase.tap_step as i32));
     let [of0, of1, of2] = phases;
     let all = of0
@@ -91,7 +87,7 @@ pub(in crate::ops::convolve) fn input_gradient<T: Convolve + HopperConvolve + Te
     let launch = |of: &[([Phase; 3], ConvolvePhase)]| {
         let taps: Vec<_> = of.iter().map(|(_, taps)| *taps).collect();
         let columns = taps.iter().map(steps).sum::<u32>().div_ceil(of.len() as u32) as usize * CHANNELS;
-        Some(Launch::new(&transposed, log_tile, &taps, tap_step, columns)?.along_outputs())
+        Launch::best(&transposed, &taps, tap_step, columns, true, stream)
     };
     let Some(launches) = all.chunks(PHASES).map(launch).collect::<Option<Vec<_>>>() else {
         return Ok(None);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions on Hopper's tensor cores: which their kernel takes, and how it has them.
 
+mod across;
 mod input;
 pub(super) mod patches;
 mod weights;
@@ -12,14 +13,17 @@ use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePhase, ConvolvePhas
 use kernels_gpu::matmul::wgmma::{BOX_M, TILE_M, WgmmaShape, tile_n};
 use ndarray::Ix5;
 
+use self::across::Across;
 pub(super) use self::input::input_gradient;
 pub(super) use self::weights::weight_gradient;
 use super::geometry::Problem;
+use super::plans::Plans;
 use super::{Convolve, Task};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::ops::matmul::{best_registers, hopper_config, is_hopper};
+use crate::ops::matmul::{best_registers, hopper_config, is_hopper, least_cycles};
 use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapMutArg, TensorMapMutInPlace};
 
 /// Elements of 16 bytes: at multiples of them the lines of a tensor map begin.
@@ -51,6 +55,12 @@ fn tiles(problem: &Problem, log_tile: LogTile) -> [usize; 4] {
 /// The tile of so many places of which the fewest do, and of these one whose places lie together; `None` if the strides are too long for
 /// the maps of all.
 fn best_tile(problem: &Problem, places: usize) -> Option<LogTile> {
+    static TILES: Plans<(Problem, usize), Option<LogTile>> = Plans::new();
+    TILES.get((*problem, places), || find_tile(problem, places))
+}
+
+/// The same, by a search.
+fn find_tile(problem: &Problem, places: usize) -> Option<LogTile> {
     let log = places.trailing_zeros();
     let all = (0..=log)
         .flat_map(|c| (0..=log - c).flat_map(move |b| (0..=log - c - b).map(move |a| [log - a - b - c, a, b, c])));
@@ -134,22 +144,19 @@ fn mapped<'a, T: Convolve + TensorElement>(
     })
 }
 
-/// Computes, if the device has such tensor cores and the kernel is written for such operands.
+/// Computes, if the device has such tensor cores and a kernel is written for such operands.
 pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
     let problem = task.problem;
     if !is_hopper(task.stream) || !is_taken(problem) {
         return Ok(false);
     }
-    let Some(log_tile) = best_tile(problem, TILE_M) else {
-        return Ok(false);
-    };
     let phase = ConvolvePhase {
         window: problem.window.map(|window| window as u32),
         tap: [0; 3],
         first: problem.first.map(|first| first as i32),
         steps: problem.channels.div_ceil(CHANNELS) as u32,
     };
-    let Some(launch) = Launch::new(problem, log_tile, &[phase], [1; 3], columns(problem)) else {
+    let Some(launch) = Launch::best(problem, &[phase], [1; 3], columns(problem), false, task.stream) else {
         return Ok(false);
     };
     if tensor_map::layout(&*task.out, &launch.of_out(), Swizzle::B128).is_err() {
@@ -164,7 +171,60 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
 }
 
 /// A launch of convolutions.
-struct Launch<'a> {
+enum Launch<'a> {
+    /// With places as the lines of what is multiplied.
+    Lines(Lines<'a>),
+    /// As its columns.
+    Across(Across<'a>),
+}
+
+impl<'a> Launch<'a> {
+    /// That of convolutions which differ from that of the problem in their taps, whose sums have so many columns, of weights that lie along
+    /// their taps and channels or, of channels, taps and outputs, along the outputs: by the kernel with which it is done first; `None` if
+    /// none can count them. There is one convolution at least, and no more than a launch has.
+    fn best(
+        problem: &'a Problem,
+        phases: &[ConvolvePhase],
+        tap_step: [i32; 3],
+        columns: usize,
+        along_outputs: bool,
+        stream: &Stream,
+    ) -> Option<Self> {
+        let mut lines = Lines::new(problem, phases, tap_step, columns)?;
+        lines.shape.b_along_n = along_outputs.into();
+        let across = Across::new(problem, phases, tap_step, columns, along_outputs, stream);
+        let cycles = least_cycles(&lines.of, size_of::<u16>(), &REGISTERS, stream);
+        Some(match across {
+            Some(across) if across.cycles < cycles => Self::Across(across),
+            _ => Self::Lines(lines),
+        })
+    }
+
+    /// A box of a result.
+    fn of_out(&self) -> [usize; 5] {
+        match self {
+            Self::Lines(launch) => boxed(launch.places.log_tile, BOX_M, CHANNELS),
+            Self::Across(launch) => launch.of_places(),
+        }
+    }
+
+    /// Launches it. `out` stands for all results, and has the map of the first convolution's; `maps` has those of all.
+    fn run<T: Convolve + HopperConvolve + TensorElement>(
+        &self,
+        x: &DeviceArrayRef<T, Ix5>,
+        weights: &DeviceArrayRef<T, Ix5>,
+        out: TensorMapMutArg<'_, T>,
+        maps: &[TensorMapMutInPlace<T>; PHASES],
+    ) -> Result<()> {
+        match self {
+            Self::Lines(launch) => launch.run(x, weights, out, maps),
+            Self::Across(launch) => launch.run(x, weights, out, maps),
+        }
+    }
+}
+
+/// A launch of convolutions with places as lines.
+struct Lines<'a> {
     problem: &'a Problem,
     shape: WgmmaShape,
     places: ConvolvePlaces,
@@ -173,16 +233,11 @@ struct Launch<'a> {
     of: GemmShape,
 }
 
-impl<'a> Launch<'a> {
+impl<'a> Lines<'a> {
     /// That of convolutions which differ from that of the problem in their taps, whose sums have so many columns; `None` if the kernel
     /// cannot count them. There is one at least, and no more than a launch has.
-    fn new(
-        problem: &'a Problem,
-        log_tile: LogTile,
-        phases: &[ConvolvePhase],
-        tap_step: [i32; 3],
-        columns: usize,
-    ) -> Option<Self> {
+    fn new(problem: &'a Problem, phases: &[ConvolvePhase], tap_step: [i32; 3], columns: usize) -> Option<Self> {
+        let log_tile = best_tile(problem, TILE_M)?;
         let m = tiles(problem, log_tile)
             .into_iter()
             .try_fold(TILE_M, usize::checked_mul)?;
@@ -211,19 +266,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// A box of a result.
-    fn of_out(&self) -> [usize; 5] {
-        boxed(self.places.log_tile, BOX_M, CHANNELS)
-    }
-
-    /// The same by weights that lie along their outputs: of channels, taps and outputs.
-    fn along_outputs(mut self) -> Self {
-        self.shape.b_along_n = 1;
-        self
-    }
-
-    /// By the kernel with which it is done first. `out` stands for all results, and has the map of the first convolution's; `maps` has
-    /// those of all.
+    /// Launches it, with tiles of the width with which it is done first, as [`Launch::run`].
     fn run<T: Convolve + HopperConvolve + TensorElement>(
         &self,
         x: &DeviceArrayRef<T, Ix5>,

@@ -271,7 +271,7 @@ where
 
     /// The memory of this consumer's boxes, of 16 rows of the result and 64 columns, one after another: of all its lines.
     #[inline(always)]
-    fn boxes_across(&self, group: u32) -> Shared<u8> {
+    pub(super) fn boxes_across(&self, group: u32) -> Shared<u8> {
         let first = if self.shares_k() { 0 } else { group as usize * boxes(R) };
         // SAFETY: they are among the boxes.
         unsafe {
@@ -282,7 +282,7 @@ where
 
     /// Waits until the copies that read the boxes last have done so.
     #[inline(always)]
-    fn take_boxes(&self, group: u32) {
+    pub(super) fn take_boxes(&self, group: u32) {
         if warp::elect() {
             tma::wait_read::<0>();
         }
@@ -331,7 +331,7 @@ where
 
     /// Puts this thread's sums of a box into it.
     #[inline(always)]
-    fn put_box(&self, group: u32, number: u32, value: impl Fn(usize) -> f32) {
+    pub(super) fn put_box(&self, group: u32, number: u32, value: impl Fn(usize) -> f32) {
         let pair = |i: usize| C::pack(value(i), value(i + 1));
         let pairs = [pair(0), pair(2), pair(4), pair(6)];
         // SAFETY: as in `take_added`.

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::matmul::unroll;
 
+pub mod across;
 pub mod patches;
 pub mod weights;
 
@@ -53,6 +54,25 @@ impl ConvolvePhase {
     fn k(&self) -> u32 {
         let [a, b, c] = self.window;
         a * b * c * self.steps * CHANNELS as u32
+    }
+
+    /// The step behind a step along k: chunks of channels go round first, then taps along the last axis.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn next(&self, (mut tap, mut step): ([u32; 3], u32)) -> ([u32; 3], u32) {
+        step += 1;
+        if step == self.steps {
+            step = 0;
+            tap[2] += 1;
+            if tap[2] == self.window[2] {
+                tap[2] = 0;
+                tap[1] += 1;
+                if tap[1] == self.window[1] {
+                    tap[1] = 0;
+                    tap[0] += 1;
+                }
+            }
+        }
+        (tap, step)
     }
 }
 
@@ -241,19 +261,7 @@ where
                 }
                 place = place.next();
                 k += Self::TILE_K;
-                step += 1;
-                if step == phase.steps {
-                    step = 0;
-                    tap[2] += 1;
-                    if tap[2] == phase.window[2] {
-                        tap[2] = 0;
-                        tap[1] += 1;
-                        if tap[1] == phase.window[1] {
-                            tap[1] = 0;
-                            tap[0] += 1;
-                        }
-                    }
-                }
+                (tap, step) = phase.next((tap, step));
             }
         }
     }
