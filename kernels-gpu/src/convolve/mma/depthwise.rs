@@ -192,14 +192,15 @@ impl<T: Input> Block<'_, T> {
         // SAFETY: the kernel's contract; all threads are behind a barrier.
         let fill = |tile: &Tile, stage: u32| unsafe {
             self.fill(tile, stage);
-            self.patch.fill(tile, stage);
+            self.patch.fill::<1>(tile, stage);
         };
         let is_there = warp < self.patch.plan.groups;
-        self.patch.each_tile(part as u32, parts as u32, fill, |_, stage| {
-            if is_there {
-                self.add::<K, P, S, G>(stage, &from, of_gradient, &mut sums);
-            }
-        });
+        self.patch
+            .each_tile::<false>(part as u32, parts as u32, fill, |_, stage| {
+                if is_there {
+                    self.add::<K, P, S, G>(stage, &from, of_gradient, &mut sums);
+                }
+            });
         if is_there {
             // SAFETY: the kernel's contract.
             unsafe { self.store(part, &sums) };

@@ -147,7 +147,7 @@ impl<T: Input> Block<'_, T> {
             4 * first + if C == ITEM { lane / 16 * 16 } else { 0 }
         });
         let fill = |tile: &Tile, stage: u32| unsafe { self.patch.copy_tile(tile, stage) };
-        self.patch.each_tile(first, apart, fill, |tile, stage| {
+        self.patch.each_tile::<false>(first, apart, fill, |tile, stage| {
             let targets = self.targets(tile);
             let of_stage = 4 * self.patch.stage(stage);
             let from = cuda_std::array::map(from, |from| from + of_stage);

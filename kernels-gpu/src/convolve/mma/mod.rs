@@ -224,8 +224,8 @@ impl<T: Input, const N: usize> Block<'_, T, N> {
         // SAFETY (of all): the kernel's contract.
         unsafe { self.fill_lines() };
         // SAFETY: the kernel's contract.
-        let fill = |tile: &Tile, stage: u32| unsafe { self.patch.fill(tile, stage) };
-        self.patch.each_tile(first, apart, fill, |tile, stage| {
+        let fill = |tile: &Tile, stage: u32| unsafe { self.patch.fill::<1>(tile, stage) };
+        self.patch.each_tile::<false>(first, apart, fill, |tile, stage| {
             let mut group = 0;
             while group < self.patch.plan.groups {
                 // Where the lane reads and writes is found for each group anew: kept, it would take the registers of sums.

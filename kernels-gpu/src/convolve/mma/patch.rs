@@ -111,18 +111,42 @@ impl<T: Num> Patch<'_, T> {
         self.shape.images * a * b * c
     }
 
-    /// That of a number.
+    /// The image of tile `number`, and its numbers along the axes.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn tile(&self, number: u32) -> Tile {
-        let mut place = [0; 3];
+    fn digits(&self, number: u32) -> [u32; 4] {
+        let mut digits = [0; 4];
         let mut rest = number;
         unroll!(3, i => {
             let axis = 2 - i;
-            let (of_line, at) = quotient(rest, self.plan.tiles[axis]);
-            place[axis] = at << self.plan.log_tile[axis];
-            rest = of_line;
+            (rest, digits[axis + 1]) = quotient(rest, self.plan.tiles[axis]);
         });
-        Tile { image: rest, place }
+        digits[0] = rest;
+        digits
+    }
+
+    /// Those of the sum of two numbers: divisions would take longer than all else between two tiles.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add(&self, digits: [u32; 4], more: [u32; 4]) -> [u32; 4] {
+        let mut sum = digits;
+        let mut carry = 0;
+        unroll!(3, i => {
+            let axis = 2 - i;
+            let tiles = self.plan.tiles[axis];
+            let digit = digits[axis + 1].wrapping_add(more[axis + 1]).wrapping_add(carry);
+            carry = u32::from(digit >= tiles);
+            sum[axis + 1] = if digit >= tiles { digit.wrapping_sub(tiles) } else { digit };
+        });
+        sum[0] = digits[0].wrapping_add(more[0]).wrapping_add(carry);
+        sum
+    }
+
+    /// The tile of that image, and of these numbers along the axes.
+    #[inline(always)]
+    fn tile(&self, [image, at @ ..]: [u32; 4]) -> Tile {
+        Tile {
+            image,
+            place: cuda_std::array::from_fn(|axis: usize| at[axis] << self.plan.log_tile[axis]),
+        }
     }
 
     /// The first word of a stage's patch.
@@ -134,8 +158,10 @@ impl<T: Num> Patch<'_, T> {
 
     /// Tiles `first`, and every `apart`th after it: has each filled into a stage, and when all threads have done so, computes it. With two
     /// stages the next tile is being copied by then. For all threads of the block, behind what they write before.
+    ///
+    /// By `STEPS` a tile is found from the last one, without divisions, which takes a few registers more.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn each_tile(
+    pub(super) fn each_tile<const STEPS: bool>(
         &self,
         first: u32,
         apart: u32,
@@ -145,6 +171,10 @@ impl<T: Num> Patch<'_, T> {
         let tiles = self.tiles();
         let ahead = if self.plan.stages == 2 { apart } else { 0 };
         let mut coming = first;
+        let [mut digits, step] = match STEPS {
+            true => [self.digits(first), self.digits(apart)],
+            false => [[0; 4]; 2],
+        };
         let mut stage = 0;
         let mut last = Tile {
             image: 0,
@@ -157,7 +187,7 @@ impl<T: Num> Patch<'_, T> {
             thread::sync_threads();
             let mut tile = last;
             if coming < tiles {
-                last = self.tile(coming);
+                last = self.tile(if STEPS { digits } else { self.digits(coming) });
                 fill(&last, stage);
             }
             if ahead > 0 {
@@ -176,6 +206,9 @@ impl<T: Num> Patch<'_, T> {
             }
             is_filled = true;
             coming += apart;
+            if STEPS {
+                digits = self.add(digits, step);
+            }
         }
     }
 
@@ -313,17 +346,18 @@ impl<T: Num> Patch<'_, T> {
         }
     }
 
-    /// Fills a stage's patch with what the tile reads, for all threads of the block.
+    /// Fills a stage's patch with what the tile reads, for all threads of the block: of copies by 16 bytes, a thread finds so many sources
+    /// at a time, which takes registers.
     ///
     /// # Safety
     ///
     /// The kernel's contract. The table is there. Nobody accesses the patch until the thread has waited for its copies, and a barrier.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) unsafe fn fill(&self, tile: &Tile, stage: u32) {
+    pub(super) unsafe fn fill<const AT_ONCE: usize>(&self, tile: &Tile, stage: u32) {
         let origin = self.origin(tile);
         // SAFETY (of both): the caller's promise.
         if self.plan.wide != 0 {
-            unsafe { self.copy(&origin, stage) };
+            unsafe { self.copy::<AT_ONCE>(&origin, stage) };
         } else {
             unsafe { self.load(&origin, stage) };
         }
@@ -338,7 +372,7 @@ impl<T: Num> Patch<'_, T> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn copy_tile(&self, tile: &Tile, stage: u32) {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(&self.origin(tile), stage) };
+        unsafe { self.copy::<1>(&self.origin(tile), stage) };
         async_copy::commit();
     }
 
@@ -348,23 +382,35 @@ impl<T: Num> Patch<'_, T> {
     ///
     /// The kernel's contract, where `wide` is not 0, and as [`fill`](Self::fill).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn copy(&self, origin: &Origin, stage: u32) {
+    unsafe fn copy<const AT_ONCE: usize>(&self, origin: &Origin, stage: u32) {
         let first = 4 * self.stage(stage);
         let begin = self.x.as_ptr().wrapping_add(origin.element);
         let accesses = self.plan.groups * self.shape.channels / WIDE as u32;
         let all = self.plan.places() * accesses;
         let mut number = thread::thread_idx_x();
         while number < all {
-            let place = times(number, self.plan.reciprocals[2]);
-            let channel = (number - place * accesses) * WIDE as u32;
-            // SAFETY: a place of the patch.
-            let (far, is_inside) = unsafe { origin.source(self.table, place) };
-            let from = begin.wrapping_add((far + channel) as usize);
-            let to = first + (place * self.plan.pitch + channel) * 2;
-            // SAFETY: channels of a place of the input, at a multiple of 16 bytes by the kernel's contract, or none; the patch has room
-            // for its places.
-            unsafe { async_copy::copy_16(self.memory, to, from.cast(), if is_inside { 16 } else { 0 }) };
-            number += THREADS as u32;
+            // Beyond the last copy that one, which is not made again: all are looked up at once.
+            let places: [[u32; 2]; AT_ONCE] = cuda_std::array::from_fn(|i: usize| {
+                let number = Ord::min(number + (i * THREADS) as u32, all - 1);
+                let place = times(number, self.plan.reciprocals[2]);
+                [place, (number - place * accesses) * WIDE as u32]
+            });
+            let sources: [(u32, bool); AT_ONCE] = cuda_std::array::from_fn(|i: usize| {
+                let [place, _] = places[i];
+                // SAFETY: a place of the patch.
+                unsafe { origin.source(self.table, place) }
+            });
+            unroll!(4, i => {
+                if i < AT_ONCE && (i == 0 || number + ((i * THREADS) as u32) < all) {
+                    let ([place, channel], (far, is_inside)) = (places[i % AT_ONCE], sources[i % AT_ONCE]);
+                    let from = begin.wrapping_add((far + channel) as usize);
+                    let to = first + (place * self.plan.pitch + channel) * 2;
+                    // SAFETY: channels of a place of the input, at a multiple of 16 bytes by the kernel's contract, or none; the patch has
+                    // room for its places.
+                    unsafe { async_copy::copy_16(self.memory, to, from.cast(), if is_inside { 16 } else { 0 }) };
+                }
+            });
+            number += (AT_ONCE * THREADS) as u32;
         }
     }
 

@@ -209,7 +209,7 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         self.patch.fill_places(self.targets);
         // Where outputs are not copied by 16 bytes, those that are not there stay zeros.
         let mut word = thread;
-        while word < self.patch.plan.stages * OF_TILE {
+        while !self.wide && word < self.patch.plan.stages * OF_TILE {
             // SAFETY: a word of the gradient's.
             unsafe { self.tile.set_unchecked(word as usize, 0) };
             word += THREADS as u32;
@@ -238,15 +238,16 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         // SAFETY: the kernel's contract; all threads are behind a barrier.
         let fill = |tile: &Tile, stage: u32| unsafe {
             self.fill(tile, stage);
-            self.patch.fill(tile, stage);
+            self.patch.fill::<4>(tile, stage);
         };
-        self.patch.each_tile(part as u32, parts as u32, fill, |_, stage| {
-            if units {
-                self.add_units(&from, stage, &mut sums);
-            } else {
-                self.add(&from, stage, &mut sums);
-            }
-        });
+        self.patch
+            .each_tile::<true>(part as u32, parts as u32, fill, |_, stage| {
+                if units {
+                    self.add_units(&from, stage, &mut sums);
+                } else {
+                    self.add(&from, stage, &mut sums);
+                }
+            });
         // SAFETY: the kernel's contract.
         unsafe { self.store(part, &sums) };
     }
@@ -431,6 +432,7 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
         let (channels, outputs) = (self.channels as usize, shape.groups as usize * shape.outputs as usize);
         let depth = shape.taps() * channels;
         let of_one = divide(shape.outputs as usize, self.merged).0;
+        let are_pairs = self.channels.is_multiple_of(2);
         // The first weight of each line's output, of its own group, and that group's first channel.
         let lines: [[(usize, u32); 2]; M] = cuda_std::array::from_fn(|i: usize| {
             cuda_std::array::from_fn(|h: usize| {
@@ -459,10 +461,15 @@ impl<T: Input, const M: usize> Block<'_, T, M> {
                             if i < M && output < shape.outputs && channel < self.channels {
                                 let to = line + tap as usize * channels + channel as usize;
                                 let sums = sums[i % M][j];
-                                // SAFETY (of both): a weight of the part.
-                                unsafe { self.sums.set_vec_unchecked(to, [sums[2 * h]]) };
-                                if two {
-                                    unsafe { self.sums.set_vec_unchecked(to + 1, [sums[2 * h + 1]]) };
+                                // SAFETY (of all): a weight of the part, or two; of an even number of channels the first is even, too.
+                                if are_pairs {
+                                    let pair = [sums[2 * h], sums[2 * h + 1]];
+                                    unsafe { self.sums.set_vec_unchecked::<2>(to, pair) };
+                                } else {
+                                    unsafe { self.sums.set_vec_unchecked(to, [sums[2 * h]]) };
+                                    if two {
+                                        unsafe { self.sums.set_vec_unchecked(to + 1, [sums[2 * h + 1]]) };
+                                    }
                                 }
                             }
                         });
