@@ -97,7 +97,8 @@
 //! A function that was [compiled](compile) is built and looked up once for all arrays of some shapes and strides, and then takes
 //! a launch and little more; a [`Graph`](crate::Graph) that has recorded either takes a launch alone.
 //!
-//! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`].
+//! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`]. Ordinary functions and closures are, too, if
+//! what they take and give are expressions: [`map2`] calls one with those of two arrays.
 //!
 //! Text that is known at run time only, such as `"tanh(a)*2 + 1"`, becomes an expression by a [`Formula`].
 //!
@@ -115,6 +116,7 @@ mod fast_math;
 mod formula;
 mod graph;
 mod kernel;
+mod map2;
 mod methods;
 mod normalize;
 mod operand;
@@ -151,6 +153,7 @@ pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;
 #[doc(hidden)]
 pub use kernel::reading::Reading;
+pub use map2::map2;
 pub use operand::Operand;
 pub(crate) use operand::of_shape;
 #[doc(hidden)]
