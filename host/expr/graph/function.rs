@@ -333,12 +333,17 @@ pub(in crate::expr) fn casts(from: ScalarType, to: ScalarType) -> Vec<&'static D
 
 /// The 16-bit float that a function casts to `f32`.
 pub(in crate::expr) fn widened(function: &DeviceFnInfo) -> Option<ScalarType> {
-    NARROW.into_iter().find(|&ty| casts(ty, ScalarType::F32) == [function])
+    NARROW.into_iter().find(|&ty| is_cast(function, ty, ScalarType::F32))
 }
 
 /// The 16-bit float that a function rounds an `f32` to.
 pub(in crate::expr) fn rounded(function: &DeviceFnInfo) -> Option<ScalarType> {
-    NARROW.into_iter().find(|&ty| casts(ScalarType::F32, ty) == [function])
+    NARROW.into_iter().find(|&ty| is_cast(function, ScalarType::F32, ty))
+}
+
+/// Whether a function is the whole cast.
+fn is_cast(function: &DeviceFnInfo, from: ScalarType, to: ScalarType) -> bool {
+    cast_step(from, to).is_some_and(|(step, reached)| reached == to && step == function)
 }
 
 const NARROW: [ScalarType; 2] = [ScalarType::F16, ScalarType::Bf16];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the graph of an expression to the program that computes it, and where its arrays lie.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use super::streamed::cache;
 use super::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value, Words};
@@ -240,10 +241,45 @@ struct Steps<'s, 'a> {
     /// Of each array, along the axes of `shape`.
     strides: Vec<Vec<isize>>,
     scalars: Vec<Number>,
-    of_nodes: FxHashMap<(*const Node<'a>, Along), Value>,
+    of_nodes: Known<(*const Node<'a>, Along)>,
     of_reductions: FxHashMap<*const Reduction<'a>, u16>,
     /// What was written twice is computed once.
-    of_steps: FxHashMap<Step, Value>,
+    of_steps: Known<Step>,
+}
+
+/// The steps of keys. Few keys are looked through, which takes less time than a table.
+struct Known<K> {
+    few: Vec<(K, Value)>,
+    /// All of them, if they are more.
+    many: FxHashMap<K, Value>,
+}
+
+impl<K: Copy + Eq + Hash> Known<K> {
+    fn new() -> Self {
+        Self {
+            few: Vec::with_capacity(FEW),
+            many: FxHashMap::default(),
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<Value> {
+        match self.many.is_empty() {
+            true => self.few.iter().find(|(known, _)| known == key).map(|(_, value)| *value),
+            false => self.many.get(key).copied(),
+        }
+    }
+
+    /// A key that is not there yet.
+    fn insert(&mut self, key: K, value: Value) {
+        if self.few.len() < FEW {
+            self.few.push((key, value));
+            return;
+        }
+        if self.many.is_empty() {
+            self.many.extend(self.few.iter().copied());
+        }
+        self.many.insert(key, value);
+    }
 }
 
 impl<'s, 'a> Steps<'s, 'a> {
@@ -251,13 +287,17 @@ impl<'s, 'a> Steps<'s, 'a> {
         Steps {
             shape,
             kept: (0..shape.len()).filter(|axis| !reduced.contains(axis)).collect(),
-            program: Program::default(),
+            program: Program {
+                steps: Vec::with_capacity(FEW),
+                types: Vec::with_capacity(FEW),
+                ..Program::default()
+            },
             arrays: Vec::new(),
             strides: Vec::new(),
             scalars: Vec::new(),
-            of_nodes: FxHashMap::with_capacity_and_hasher(FEW, FxBuildHasher),
+            of_nodes: Known::new(),
             of_reductions: FxHashMap::default(),
-            of_steps: FxHashMap::with_capacity_and_hasher(FEW, FxBuildHasher),
+            of_steps: Known::new(),
         }
     }
 
@@ -266,7 +306,7 @@ impl<'s, 'a> Steps<'s, 'a> {
         let mut rest = Vec::with_capacity(FEW);
         rest.push((root, along, false));
         while let Some((node, along, parts_are_there)) = rest.pop() {
-            if self.of_nodes.contains_key(&(Arc::as_ptr(node), along)) {
+            if self.of_nodes.get(&(Arc::as_ptr(node), along)).is_some() {
                 continue;
             }
             let parts: Option<(&[Arc<Node<'a>>], Along)> = match &node.kind {
@@ -285,7 +325,13 @@ impl<'s, 'a> Steps<'s, 'a> {
                 }
             }
         }
-        self.of_nodes[&(Arc::as_ptr(root), along)]
+        self.of_node(root, along)
+    }
+
+    /// The step of a part that has been gone through.
+    fn of_node(&self, part: &Arc<Node<'a>>, along: Along) -> Value {
+        let step = self.of_nodes.get(&(Arc::as_ptr(part), along));
+        step.expect("parts are ahead of what they are parts of")
     }
 
     /// The axis of the elements that is axis `axis` of a part with so many.
@@ -305,19 +351,21 @@ impl<'s, 'a> Steps<'s, 'a> {
             Kind::Call(function, parts) => {
                 let mut arguments = [0; MAX_ARGUMENTS];
                 for (argument, part) in arguments.iter_mut().zip(parts) {
-                    *argument = self.of_nodes[&(Arc::as_ptr(part), along)];
+                    *argument = self.of_node(part, along);
                 }
                 Step::Call(self.function(function), arguments)
             }
             Kind::Reduced(reduced) => Step::Folded(self.fold(&reduced.reduction), reduced.number as u8),
             Kind::Applied(_) => unreachable!("what operations give are arrays by now"),
         };
-        let program = &mut self.program;
-        *self.of_steps.entry(step).or_insert_with(|| {
-            program.steps.push(step);
-            program.types.push(bits_of(node.ty));
-            (program.steps.len() - 1) as Value
-        })
+        if let Some(known) = self.of_steps.get(&step) {
+            return known;
+        }
+        let number = self.program.steps.len() as Value;
+        self.program.steps.push(step);
+        self.program.types.push(bits_of(node.ty));
+        self.of_steps.insert(step, number);
+        number
     }
 
     fn fold(&mut self, reduction: &Arc<Reduction<'a>>) -> u16 {
@@ -325,9 +373,7 @@ impl<'s, 'a> Steps<'s, 'a> {
             return known;
         }
         let parts = &reduction.parts;
-        let elements = parts
-            .iter()
-            .map(|part| self.of_nodes[&(Arc::as_ptr(part), Along::Elements)]);
+        let elements = parts.iter().map(|part| self.of_node(part, Along::Elements));
         let elements = elements.collect();
         let calls = reduction.operator.combine(parts[0].ty);
         let combine = Combine {

@@ -105,20 +105,20 @@ pub(super) fn vector_len(program: &Program) -> usize {
         .filter(|(output, _)| !is_alone(*output));
     let outputs = outputs.map(|(_, &value)| program.types[usize::from(value)]);
     let sizes = rows.map(|input| input.ty).chain(outputs).map(|ty| ty.bytes());
-    let calls = program
-        .steps
-        .iter()
-        .filter(|step| match step {
-            Step::Call(function, _) => !halves::is_cast(program.functions[usize::from(*function)]),
-            _ => false,
-        })
-        .count();
     let mut len = ACCESS / sizes.max().unwrap_or(ACCESS);
     if reduce.is_some() {
         return len.min(GROUP);
     }
     while len > SHORT && len * calls > CALLS {
         len /= 2;
+    if len <= SHORT {
+        return len;
+    }
+    let is_counted = |step: &&Step| match step {
+        Step::Call(function, _) => !halves::is_cast(program.functions[usize::from(*function)]),
+        _ => false,
+    };
+    let calls = program.steps.iter().filter(is_counted).count();
     }
     len
 }
