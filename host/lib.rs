@@ -113,6 +113,7 @@ mod raw;
 pub mod sim;
 mod stream;
 pub mod tensor_map;
+mod turns;
 mod usage;
 mod view;
 mod workspace;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
 use crate::graph::{Capture, Contents, NOT_DONE};
 use crate::owner::Owner;
+use crate::turns::Turns;
 use crate::workspace::{Lease, Workspace};
 
 /// A queue of work. Copies and kernels on one stream run in order, those on different streams side by side; the host
@@ -48,6 +49,7 @@ struct Inner {
     partials: Workspace,
     constants: Constants,
     owned: OwnedStream,
+    turns: Turns,
     /// The default stream of the device, unless this is it.
     default: Option<Stream>,
 }
@@ -165,6 +167,7 @@ impl Stream {
             partials: workspace(),
             constants: Constants::new(&owned.backend, owned.raw),
             owned,
+            turns: Turns::default(),
             default: default.map(|default| default.default_stream().clone()),
         };
         Self { inner: Arc::new(inner) }
@@ -181,6 +184,10 @@ impl Stream {
 
     pub(crate) fn raw(&self) -> RawStream {
         self.inner.owned.raw
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.inner.turns
     }
 
     /// The name of the stream's device: `cuda:0`, `sim`.

@@ -613,3 +613,49 @@ fn arrays_of_several_times_the_cache() {
     z.update(|z| z * 0.5).unwrap();
     same(x.expr() * 0.5, &z);
 }
+
+/// On a GPU, of arrays that the second-level cache has no room for every second kernel begins with the last block: with the same
+/// bits, of elements in vectors or not, in tiles, of rows and of parts of them.
+#[test]
+fn kernels_that_begin_with_the_last_block() {
+    let columns = 1000;
+    let rows = device().properties().l2_cache.unwrap_or(0) as usize / (4 * columns) + 131;
+    let places = expr::index((rows, columns), 0) * 7u64 + expr::index((rows, columns), 1);
+    let x = ((places % 1000u64).cast::<f32>() * 0.37 - 100.0)
+        .eval_on(device().default_stream())
+        .unwrap();
+    let y = x.t().to_array().unwrap();
+    let row = x.slice(s![..1, ..]).unwrap().to_array().unwrap();
+    fn same<T: expr::Value<Element: PartialEq>, D: Dimension>(expression: Expr<'_, T, D>, what: &str) {
+        let [a, b] = [(); 2].map(|()| expression.eval().unwrap().to_ndarray().unwrap());
+        assert!(a == b, "{what}");
+    }
+    same(x.expr() * 2.0 + 1.0, "elements");
+    let part = x.slice(s![.., 1..]).unwrap();
+    same(part.expr() * 2.0 + 1.0, "elements between vectors");
+    same(x.expr().tanh().cast::<f16>(), "other sizes");
+    same(&x * &row + 1.0, "rows");
+    same(&x + &y.t(), "a transposed operand");
+    let (tiles, whole) = (rows / 64 * 64, columns / 64 * 64);
+    let (left, right) = (
+        x.slice(s![..tiles, ..whole]).unwrap().to_array().unwrap(),
+        y.slice(s![..whole, ..tiles]).unwrap().to_array().unwrap(),
+    );
+    same(&left + &right.t(), "whole tiles");
+    same(x.expr().sum(), "a sum");
+    same(x.expr().variance(0), "a variance");
+    same(x.expr().sum_axis(Axis(0)), "sums of columns");
+    same(x.expr().sum_axis(Axis(1)), "sums of rows");
+    same(x.expr().argmax_axis(Axis(0)), "places in columns");
+    same(x.expr().softmax(Axis(1)), "rows at once");
+    let long = x.slice(s![..rows / 8 * 8, ..]).unwrap().to_array().unwrap();
+    let long = long.into_shape((rows / 8, 8 * columns)).unwrap();
+    same(long.expr().softmax(Axis(1)), "long rows");
+    let [mut a, mut b] = [(); 2].map(|()| x.to_array().unwrap());
+    a.update(|a| a * 0.5).unwrap();
+    b.update(|b| b * 0.5).unwrap();
+    assert_eq!(a.to_ndarray().unwrap(), b.to_ndarray().unwrap());
+    let step = expr::compile(|(x, a): (Expr<f32, ndarray::Ix2>, Expr<f32, ndarray::Ix0>)| x.sin() * a);
+    let [a, b] = [(); 2].map(|()| step.call((&x, 0.25)).unwrap().to_ndarray().unwrap());
+    assert_eq!(a, b);
+}

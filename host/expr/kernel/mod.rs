@@ -141,12 +141,32 @@ pub(in crate::expr) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, out
         return Ok(());
     }
     let made = kernel(stream.backend(), &lowered.program, None)?;
-    for piece in pieces(lowered, outputs) {
-        let (block, config) = piece.launch(lowered);
+    let from_end = lowered.program.either_way && {
+        let large = lowered.large(outputs);
+        stream
+            .turns()
+            .begins_with_end(large.iter().map(|(_, addresses)| addresses.clone()))
+    };
+    for piece in in_turn(&pieces(lowered, outputs), from_end) {
+        let (mut block, config) = piece.launch(lowered);
+        if from_end {
+            ptx::begin_with_last(&lowered.program, &mut block, &config);
+        }
         // SAFETY: the kernel of this program on this device; its arrays are as the caller promises.
         unsafe { made.launch(stream, &block, &config)? };
     }
     Ok(())
+}
+
+/// Addresses that are so many bytes farther.
+fn moved(addresses: &Range<u64>, by: u64) -> Range<u64> {
+    addresses.start.wrapping_add(by)..addresses.end.wrapping_add(by)
+}
+
+/// In order, or the last one first.
+fn in_turn<P>(pieces: &[P], from_end: bool) -> impl Iterator<Item = &P> {
+    let number = move |k: usize| if from_end { pieces.len() - 1 - k } else { k };
+    (0..pieces.len()).map(move |k| &pieces[number(k)])
 }
 
 /// A program and its arrays and numbers, but for the addresses of these arrays and for some numbers.
@@ -206,6 +226,8 @@ pub(in crate::expr) struct Launches {
     made: Option<Arc<Made>>,
     /// Blocks of parameters, whose first words are outputs, inputs and numbers, in the same way.
     pieces: Vec<(Vec<u8>, LaunchConfig)>,
+    /// The [large](Lowered::large) arrays, in the same way, if the program goes either way.
+    large: Vec<(usize, Range<u64>)>,
 }
 
 impl Launches {
@@ -221,9 +243,17 @@ impl Launches {
             add_words(&mut block, &negative);
             (block, config)
         });
+        let large = match lowered.program.either_way {
+            true => lowered.large(outputs),
+            false => Vec::new(),
+        };
+        let large = large
+            .into_iter()
+            .map(|(number, at)| (number, moved(&at, negative[number])));
         Ok(Self {
             made,
             pieces: pieces.collect(),
+            large: large.collect(),
             later: Later::new(lowered, outputs, bases),
         })
     }
@@ -243,9 +273,15 @@ impl Launches {
             return unsafe { launch(stream, &lowered, &outputs) };
         };
         let mut block = Vec::new();
-        for (piece, config) in &self.pieces {
+        let program = &self.later.lowered.program;
+        let large = self.large.iter().map(|(number, at)| moved(at, values[*number]));
+        let from_end = program.either_way && stream.turns().begins_with_end(large);
+        for (piece, config) in in_turn(&self.pieces, from_end) {
             block.clone_from(piece);
             add_words(&mut block, values);
+            if from_end {
+                ptx::begin_with_last(program, &mut block, config);
+            }
             // SAFETY: the kernel of this program on this device; its arrays are as the caller promises.
             unsafe { made.launch(stream, &block, config)? };
         }

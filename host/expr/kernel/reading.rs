@@ -137,6 +137,7 @@ pub(in crate::expr) unsafe fn apply(
     // The text is one for all: the reader has its own threads.
     lowered.program.vectors = Vectors::Any;
     lowered.program.streamed = Vec::new();
+    lowered.program.either_way = false;
     let reading = Reading { lowered };
     let bytes = shape.iter().product::<usize>() * ty.bytes();
     let elements = Read {

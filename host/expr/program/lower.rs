@@ -33,7 +33,7 @@ pub(in crate::expr) struct Lowered<'a> {
     pub(in crate::expr) strides: Vec<Vec<isize>>,
     /// The parts that rows are combined in, how many and of how many elements each.
     pub(in crate::expr) parts: (usize, usize),
-    /// Bytes of the device's second-level cache, if it has policies for it.
+    /// Bytes of the device's second-level cache.
     pub(in crate::expr) cache: usize,
 }
 
@@ -541,6 +541,7 @@ impl<'s, 'a> Steps<'s, 'a> {
             parts: (1, ptx::MOST),
         };
         lowered.program.streamed = lowered.streamed();
+        lowered.program.either_way = lowered.either_way();
         lowered
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct Program {
     /// Inputs whose lines the second-level cache [evicts last](mod@crate::expr::ptx::stream). They lie in C order, and blocks go
     /// through them in that order.
     pub streamed: Vec<u16>,
+    /// Whether launches say [from which end](mod@crate::expr::ptx::order) blocks go through the arrays.
+    pub either_way: bool,
     pub scalars: Vec<ScalarType>,
     pub functions: Vec<&'static DeviceFnInfo>,
     pub steps: Vec<Step>,

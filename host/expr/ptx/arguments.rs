@@ -3,7 +3,7 @@
 
 use kernels_gpu::transpose::Extent;
 
-use super::{MOST, vector_len};
+use super::{MOST, order, vector_len};
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
 use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, Vectors, WARP_LOG2};
 use crate::launch::LaunchConfig;
@@ -171,6 +171,8 @@ pub(super) struct Block {
     pub last_blocks: usize,
     /// And how many bytes before: u64, of each input, if it is streamed.
     back: Vec<Option<usize>>,
+    /// The [order](super::order) of a program that goes either way.
+    pub order: Option<usize>,
     /// The size of it all.
     pub size: usize,
 }
@@ -223,6 +225,7 @@ impl Block {
         for &input in &program.streamed {
             back[usize::from(input)] = Some(next(8));
         }
+        let order = program.either_way.then(|| next(order::BYTES));
         Self {
             outputs: 0,
             inputs: 8 * outputs,
@@ -243,6 +246,7 @@ impl Block {
             },
             last_blocks,
             back,
+            order,
             size,
         }
     }
@@ -417,6 +421,7 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
     let block = Block::new(program);
     let shares = Shares::new(program, arguments.lengths, arguments.parts);
     let mut bytes = vec![0; block.size];
+    order::begin_with_first(&block, &mut bytes);
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     for (number, address) in arguments.outputs.iter().enumerate() {
         put(block.output(number), &address.to_le_bytes());

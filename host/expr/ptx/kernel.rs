@@ -9,6 +9,7 @@ use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
 use super::link::{Least, Linked, link};
 use super::module::Module;
+use super::order::Axis;
 use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::stream::Streaming;
@@ -53,7 +54,7 @@ pub(super) struct Newer {
 }
 
 /// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
-pub(in crate::expr) const POLICIES: Least = ((8, 0), (7, 4));
+const POLICIES: Least = ((8, 0), (7, 4));
 
 impl Newer {
     pub(super) fn of(program: &Program, capability: (u32, u32)) -> Self {
@@ -131,7 +132,7 @@ impl Kernel<'_> {
         if is_paired(self.program) {
             return self.flat_pairs(writer);
         }
-        let thread = thread(threads(self.program), writer);
+        let thread = self.thread(threads(self.program), writer);
         match (is_flat(self.program), self.program.aligned) {
             (true, true) => self.flat_vectors(thread, writer),
             (true, false) => {
@@ -189,7 +190,8 @@ impl Kernel<'_> {
 
     /// One vector of a row of a tile, which has all of its elements.
     fn whole_tile(&self, writer: &mut Writer) -> Result<(), Malformed> {
-        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let block = self.block_number(Axis::X, writer);
+        let thread = writer.new_word("mov.u32", "%tid.x");
         let (quotient, group) = self.divide(block, self.block.groups, writer);
         let first = writer.new_word("shl.b32", format_args!("{quotient}, {VECTORS_HEIGHT_LOG2}"));
         let turned = Turned::new(self, (first, group), thread, writer);
@@ -217,7 +219,8 @@ impl Kernel<'_> {
         let len = vector_len(self.program);
         let vectors = self.word(self.block.rows, writer);
         let log2 = self.word(self.block.lanes_log2, writer);
-        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let block = self.block_number(Axis::X, writer);
+        let thread = writer.new_word("mov.u32", "%tid.x");
         let first = writer.new_word("shl.b32", format_args!("{block}, {log2}"));
         let own = writer.new_word("mad.lo.s32", format_args!("{first}, {THREADS}, {thread}"));
         let is_single = writer.new_predicate("setp.ge.u32", format_args!("{own}, {vectors}"));
@@ -252,7 +255,8 @@ impl Kernel<'_> {
     fn full_blocks(&self, vectors: u32, writer: &mut Writer) -> Result<(), Malformed> {
         let row = self.flat_row(writer);
         let len = vector_len(self.program);
-        let [block, thread] = ["%ctaid.x", "%tid.x"].map(|place| writer.new_word("mov.u32", place));
+        let block = self.block_number(Axis::X, writer);
+        let thread = writer.new_word("mov.u32", "%tid.x");
         let first = writer.new_word("mad.lo.s32", format_args!("{block}, {}, {thread}", vectors * THREADS));
         let span = |k: u32| {
             let vector = match k {
@@ -454,6 +458,13 @@ impl Kernel<'_> {
         }
     }
 
+    /// The number of the thread, of blocks of so many.
+    fn thread(&self, threads: u32, writer: &mut Writer) -> Register {
+        let block = self.block_number(Axis::X, writer);
+        let thread = writer.new_word("mov.u32", "%tid.x");
+        writer.new_word("mad.lo.s32", format_args!("{block}, {threads}, {thread}"))
+    }
+
     pub(super) fn outputs(&self, writer: &mut Writer) -> Vec<Register> {
         let outputs = 0..self.program.outputs.len();
         outputs
@@ -487,13 +498,6 @@ impl Kernel<'_> {
         let address = self.double(offset, writer);
         writer.new_double("cvta.to.global.u64", address)
     }
-}
-
-/// The number of the thread, of blocks of so many.
-fn thread(threads: u32, writer: &mut Writer) -> Register {
-    let block = writer.new_word("mov.u32", "%ctaid.x");
-    let thread = writer.new_word("mov.u32", "%tid.x");
-    writer.new_word("mad.lo.s32", format_args!("{block}, {threads}, {thread}"))
 }
 
 /// Quotient and remainder of `number` by that power of two.

@@ -41,6 +41,7 @@ mod lexer;
 mod link;
 mod memory;
 mod module;
+pub(in crate::expr) mod order;
 mod reading;
 mod reduce;
 mod steps;
@@ -55,7 +56,8 @@ use thiserror::Error;
 use super::program::{GROUP, Layout, Program, Step};
 
 pub(super) use arguments::{Arguments, Parts, TILE_ROWS, config, has_tiles, parameters, reading_parameters, vectors};
-pub(super) use kernel::{POLICIES, kernel};
+pub(super) use kernel::kernel;
+pub(super) use order::begin_with_last;
 pub(super) use reading::{FIRST, reading};
 #[cfg(test)]
 pub(super) use tests::{is_recorded, run_again};
@@ -109,8 +111,6 @@ pub(super) fn vector_len(program: &Program) -> usize {
     if reduce.is_some() {
         return len.min(GROUP);
     }
-    while len > SHORT && len * calls > CALLS {
-        len /= 2;
     if len <= SHORT {
         return len;
     }
@@ -119,6 +119,8 @@ pub(super) fn vector_len(program: &Program) -> usize {
         _ => false,
     };
     let calls = program.steps.iter().filter(is_counted).count();
+    while len > SHORT && len * calls > CALLS {
+        len /= 2;
     }
     len
 }

@@ -37,7 +37,8 @@ impl Streaming {
         Self { policy, is_last }
     }
 
-    /// Has one of the last blocks, which loads from `address`, give the line `back` bytes before the usual priority.
+    /// Has one of the last blocks, which loads from `address`, give the line `back` bytes before the usual priority; behind, where
+    /// that is negative, since the [order](super::order) is the other way.
     pub(super) fn release(&self, address: Register, back: Register, writer: &mut Writer) {
         let before = writer.new_double("sub.s64", format_args!("{address}, {back}"));
         let line = writer.new_double("and.b64", format_args!("{before}, {:#x}", !(LINE - 1)));

@@ -4,6 +4,7 @@
 use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
 use crate::expr::program::{COLUMN_LANES, Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
+use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::{Row, Span, Values};
 use crate::expr::ptx::writer::{Register, Writer};
 use crate::expr::ptx::{Malformed, vector_len};
@@ -12,7 +13,7 @@ impl Folding<'_> {
     pub(super) fn columns(&self, in_flight: usize, writer: &mut Writer) -> Result<(), Malformed> {
         let (kernel, program) = (self.kernel, self.kernel.program);
         let len = if program.aligned { vector_len(program) } else { 1 };
-        let block = writer.new_word("mov.u32", "%ctaid.x");
+        let block = kernel.block_number(Axis::X, writer);
         let thread = writer.new_word("mov.u32", "%tid.x");
         let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
         let share = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));

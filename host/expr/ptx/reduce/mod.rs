@@ -19,6 +19,7 @@ use crate::expr::program::{Combine, Fold, Form, GROUP, Program, Reduce, Step, Va
 use crate::expr::ptx::Malformed;
 use crate::expr::ptx::halves::{AMPERE, word};
 use crate::expr::ptx::kernel::Kernel;
+use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::Values;
 use crate::expr::ptx::writer::{Register, Writer, register_bits};
 use cuda_std::scalar::ScalarType;
@@ -109,12 +110,13 @@ impl<'a> Folding<'a> {
     /// The part of a block: where it begins and ends.
     fn part(&self, writer: &mut Writer) -> (Register, Register) {
         let reduce = &self.kernel.block.reduce;
-        let part = writer.new_word("mov.u32", "%ctaid.y");
         if !self.reduce.in_parts {
             // It begins at 0, as its number: were that a constant, ptxas would have a thread's loads right behind each other,
             // which takes longer.
+            let part = writer.new_word("mov.u32", "%ctaid.y");
             return (part, self.kernel.word(reduce.length, writer));
         }
+        let part = self.kernel.block_number(Axis::Y, writer);
         let len = self.kernel.word(reduce.part_len, writer);
         let begin = writer.new_word("mul.lo.s32", format_args!("{part}, {len}"));
         let sum = writer.new_word("add.s32", format_args!("{begin}, {len}"));
@@ -215,7 +217,7 @@ impl<'a> Folding<'a> {
         let reduce = &self.kernel.block.reduce;
         let parts = self.kernel.word(reduce.parts, writer);
         let first = self.kernel.word(reduce.first_part, writer);
-        let part = writer.new_word("mov.u32", "%ctaid.y");
+        let part = self.kernel.block_number(Axis::Y, writer);
         Some((parts, writer.new_word("add.s32", format_args!("{part}, {first}"))))
     }
 }

@@ -5,6 +5,7 @@ use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
 use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
 use crate::expr::program::{Fold, GROUP, WARP_LOG2, Words};
 use crate::expr::ptx::arguments::rows_of_block;
+use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::{Row, Span, Values, element};
 use crate::expr::ptx::writer::{Register, Writer};
 use crate::expr::ptx::{Malformed, memory, vector_len};
@@ -109,7 +110,7 @@ impl Folding<'_> {
 
     /// Which row a thread has.
     fn place(&self, lanes_log2: u8, writer: &mut Writer) -> Place {
-        let block = writer.new_word("mov.u32", "%ctaid.x");
+        let block = self.kernel.block_number(Axis::X, writer);
         let thread = writer.new_word("mov.u32", "%tid.x");
         let (mut number, mut lane, mut exists) = (block, thread, None);
         let of_block = rows_of_block(self.reduce.form);
