@@ -279,6 +279,11 @@ const MOST_NUMBERS: usize = 4;
 /// The blocks that keep a large GPU busy: so many for each multiprocessor that it matters little whether it has one more.
 const BLOCKS: usize = 2048;
 
+/// The parts of rows that are combined by a second kernel, at most, where a part has so many bytes: then the cache holds what blocks
+/// go through at the same time, and what the last of them have read is there when the next kernel begins with them.
+const MOST_PARTS: usize = 1 << 15;
+const PART_BYTES: usize = 32 << 10;
+
 /// The threads of a row in a loop that reads it once, as a power of two.
 const LOOP_LOG2: u8 = 8;
 
@@ -367,7 +372,9 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
         return (form.unwrap_or_else(|| looped(reducing, MOST_LANES_LOG2)), ONE_PART);
     }
     let least = (GROUPS * GROUP) << LOOP_LOG2;
-    (looped(reducing, LOOP_LOG2), parts(len, BLOCKS / rows.max(1), least))
+    let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
+    let most = (bytes / PART_BYTES).clamp(BLOCKS, MOST_PARTS);
+    (looped(reducing, LOOP_LOG2), parts(len, most / rows.max(1), least))
 }
 
 /// At most `most` parts of a row, of a multiple of `least` elements each.
