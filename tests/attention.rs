@@ -513,6 +513,55 @@ fn large_scores() {
     check::<bf16>(128);
 }
 
+/// One score that is greater than all others, by more than a weight has room for, or a number: whichever way its power is computed.
+#[test]
+fn single_large_scores() {
+    for (great, dim) in [(8.0, 64), (60.0, 64), (200.0, 64), (20.0, 128), (200.0, 128)] {
+        for key in (0..33).chain([127, 129, 134, 255]) {
+            let case = case(17, 300, dim);
+            let mut operands = case.operands::<bf16>();
+            operands[1].mapv_inplace(|x| bf16::of(x.wide() * 0.01));
+            operands[0].fill(bf16::ONE);
+            // All of a line, so that the score is this many times ln 2, about.
+            let of_element = great / (dim as f64).sqrt();
+            operands[1].slice_mut(s![0, 0, key, ..]).fill(bf16::of(of_element));
+            case.check_on(&devices::<bf16>()[1], &operands);
+        }
+    }
+}
+
+/// As above, of queries that do not see the first keys to come, and of a single warp whose scores are beyond numbers.
+#[test]
+fn large_scores_of_some_queries() {
+    fn check<T: Attend + FloatNumber>(dim: usize, of_key: impl Fn(f64) -> f64) {
+        // Without more keys than queries the last tile has keys that no query of the first warps sees.
+        let case = case(100, 420, dim).causal();
+        let mut operands = case.operands::<T>();
+        for (key, mut line) in operands[1]
+            .slice_mut(s![0, 0, .., ..])
+            .rows_mut()
+            .into_iter()
+            .enumerate()
+        {
+            line.mapv_inplace(|x| T::of(x.wide() * 0.01 + of_key(key as f64)));
+        }
+        for (query, mut line) in operands[0]
+            .slice_mut(s![0, 0, .., ..])
+            .rows_mut()
+            .into_iter()
+            .enumerate()
+        {
+            line.fill(T::of(if (16..32).contains(&query) { 2.0 } else { 0.03 }));
+        }
+        let device = &devices::<T>()[1];
+        case.check_on(device, &operands);
+    }
+    for dim in [64, 128] {
+        check::<bf16>(dim, |key| key * -0.05);
+        check::<f16>(dim, |key| (key / 128.0).floor() * -8.0);
+    }
+}
+
 /// Heads behind positions, every other element, a part of the positions, and backwards.
 #[test]
 fn views() {

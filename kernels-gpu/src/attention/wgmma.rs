@@ -13,7 +13,8 @@
 //!
 //! The greatest score `m` of a query is taken over only when it is more than 2⁸ too small, as a power of 2; so the sums are seldom
 //! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same. Whether a score is greater is
-//! asked of its bits; which one is the greatest, only then.
+//! asked of its bits; which one is the greatest, only then. Of short lines, whose products take as long as the exponentials, it is asked of the sums
+//! of weights, which cost nothing: too great ones are divided, and of infinite ones the warp computes the scores once more.
 //!
 //! Behind the last weighted values of a tile of queries the first scores of the next one are asked for, and the results are stored beside them.
 //!
@@ -32,6 +33,7 @@
 use cuda_std::half::{Packed, bf16, f16};
 use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::mma::Mma;
 use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
@@ -76,7 +78,7 @@ const MOST_KEY_STAGES: usize = 3;
 /// many they have the third stage.
 const FEW_KEYS: u32 = 2048;
 
-/// Of so many, memory is the limit, and who waits for a turn asks for the next tile later.
+/// Of so many, memory is the limit, and who waits for a turn, or for weights, asks for the next tile later.
 const FEWEST_KEYS: u32 = 256;
 
 /// The number of a head where there is no tile.
@@ -204,9 +206,14 @@ pub const fn blocks(registers: usize, consumers: usize, shared_bytes: usize) -> 
 pub const COUNTERS: usize = 2;
 
 /// Numbers of 16 bits.
-pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + Num<Wide = f32> {}
+pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + Num<Wide = f32> + OfWarp {}
 
-impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32>> Half for T {}
+impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32> + OfWarp> Half for T {}
+
+/// Numbers that a warp multiplies by itself.
+pub trait OfWarp: Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
+
+impl<T: Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]>> OfWarp for T {}
 
 /// `out ← softmax(Q Kᵀ · factor / log₂ e) V` for each head, and `log_sums` the natural logarithms of the sums of
 /// exponentials, if there is room for them, as [`attention`](super::tiled::attention()), which says what `sequences` are. To scores `bias` is
@@ -341,6 +348,10 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     /// them.
     const OVERLAPS: bool = R == 32 || FORMS;
 
+    /// Whether scores may be taken for not too great, and their weights' sums be asked then. The few that are infinite are made of scores once more, for
+    /// which the keys are kept for as long. With forms what is added to scores has gone by then, and of long lines the next keys come too late.
+    const LOOKS_BEHIND: bool = R == 32 && !FORMS;
+
     /// Those of the block.
     #[inline(always)]
     fn consumers() -> u32 {
@@ -372,6 +383,12 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         // Fewer keys wrap around.
         let more = self.shape.keys.wrapping_sub(FEWEST_KEYS + 1);
         R == 32 && !FORMS && Self::consumers() > 1 && more < FEW_KEYS - FEWEST_KEYS
+    }
+
+    /// Whether they are: of few keys, memory is the limit, and the next ones are to be asked for as soon as these have been multiplied.
+    #[inline(always)]
+    fn looks_behind(&self) -> bool {
+        Self::LOOKS_BEHIND && self.shape.keys > FEWEST_KEYS
     }
 
     /// Stages of the rings of keys and of values.
@@ -431,7 +448,8 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
             }
             for stage in 0..barriers_of_keys(R) as u32 {
                 block.full(Ring::Keys, stage).init(1);
-                block.free(Ring::Keys, stage).init(Self::consumers());
+                let of_consumer = if Self::LOOKS_BEHIND { 4 } else { 1 };
+                block.free(Ring::Keys, stage).init(of_consumer * Self::consumers());
                 block.full(Ring::Values, stage).init(1);
                 block.free(Ring::Values, stage).init(Self::consumers());
             }

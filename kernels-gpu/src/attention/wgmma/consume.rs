@@ -3,7 +3,9 @@
 
 use cuda_std::float::approximate;
 use cuda_std::half::pack;
+use cuda_std::hint;
 use cuda_std::matrix;
+use cuda_std::mma::mma;
 use cuda_std::prelude::*;
 use cuda_std::tma;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
@@ -88,6 +90,8 @@ struct Told {
 
 /// The queries of a consumer as they are multiplied with keys.
 struct Queries<T> {
+    /// The stage.
+    stage: u32,
     /// From shared memory.
     lies: MatrixDescriptor<T, KMajor>,
     /// Or from registers, for each 16 elements of the lines.
@@ -223,8 +227,12 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn pass(&self, ring: Ring, place: &mut Place) {
         self.full(ring, place.stage).wait(place.round);
-        self.free(ring, place.stage)
-            .arrive_if(thread::thread_idx_x().is_multiple_of(128));
+        match ring {
+            Ring::Keys => self.give_keys(place.stage),
+            _ => self
+                .free(ring, place.stage)
+                .arrive_if(thread::thread_idx_x().is_multiple_of(128)),
+        }
         *place = place.next_of(self.key_stages());
     }
 
@@ -312,13 +320,16 @@ where
         let leads = thread::thread_idx_x().is_multiple_of(128);
         let mut left = tiles - 1;
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
-        self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+        self.give_keys(of_k.stage);
         self.add_bias(&mut scores, *of_k);
         *of_k = of_k.next_of(self.key_stages());
-        self.hide(&mut scores, sequence, row, first + left);
+        self.hide(&mut scores, (sequence, row, first + left));
         match R {
             32 => sums.weigh_first::<true>(&mut scores, factor),
             _ => sums.weigh_first::<false>(&mut scores, factor),
+        }
+        if self.looks_behind() {
+            sums.look_for_base();
         }
         let mut weights = Weights::<T>::new(&scores);
         let lines = sequence.keys - (first + left) * KEYS as u32;
@@ -347,12 +358,24 @@ where
             // SAFETY: the newest batch is that of the values.
             let mut scores = unsafe { next.wait_beside_newer() };
             queries.keep();
-            // As above; the batch that is under way reads no keys.
-            self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+            let stage = of_k.stage;
+            // Without a base scores are asked as they are.
+            let looks_behind = self.looks_behind() && sums.have_base;
+            if !looks_behind {
+                // As above; the batch that is under way reads no keys.
+                self.give_keys(stage);
+            }
             self.add_bias(&mut scores, *of_k);
             *of_k = of_k.next_of(self.key_stages());
-            self.hide(&mut scores, sequence, row, first + left);
-            let factors = Self::weigh(sums, &mut scores, factor);
+            let keys = (sequence, row, first + left);
+            self.hide(&mut scores, keys);
+            let factors = match Self::LOOKS_BEHIND {
+                true => self.weigh_and_look(sums, &mut scores, (queries, stage), keys, factor),
+                false => Self::weigh(sums, &mut scores, factor),
+            };
+            if looks_behind {
+                self.give_keys(stage);
+            }
             if Self::ASKS_EARLY && left > 0 {
                 // No sum of weights is negative, which ptxas does not know: so they are computed ahead of this wait.
                 let is_negative = sums.sum[0] < 0.0 || sums.sum[1] < 0.0;
@@ -371,15 +394,99 @@ where
         (values, weights)
     }
 
-    /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them, and in groups. With
-    /// forms there are no registers for groups, and of long lines they gain nothing.
+    /// Makes weights of scores: of short lines, whose products take as long as the exponentials, not all of these by the unit for them.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn weigh(sums: &mut Sums, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
         match (R, FORMS) {
-            (32, false) => sums.weigh_in_groups(scores, factor),
-            (32, true) => sums.weigh::<true, true>(scores, factor),
+            (32, _) => sums.weigh::<true, true>(scores, factor),
             (_, false) => sums.weigh::<false, true>(scores, factor),
             (_, true) => sums.weigh::<false, false>(scores, factor),
+        }
+    }
+
+    /// [`weigh`](Self::weigh), of the scores of these queries and of the keys in this stage, which are kept until then, and those hidden that are said.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh_and_look(
+        &self,
+        sums: &mut Sums,
+        scores: &mut Accumulator<SCORES>,
+        (queries, stage): (&Queries<T>, u32),
+        keys: (&Sequence, u32, u32),
+        factor: f32,
+    ) -> Option<[f32; 2]> {
+        // What comes of this is the same for the whole warp, and seldom.
+        if sums.have_base {
+            let of_tile = match R {
+                32 => sums.powers::<true>(scores, factor),
+                _ => sums.powers::<false>(scores, factor),
+            };
+            if sums.take(of_tile) {
+                return None;
+            }
+            if Sums::can_divide(of_tile) {
+                return Some(sums.divide(scores, of_tile));
+            }
+            *scores = self.scores_of_warp(queries, stage);
+            have_read();
+            self.hide(scores, keys);
+        }
+        let factors = Self::weigh(sums, scores, factor);
+        if self.looks_behind() {
+            sums.look_for_base();
+        }
+        factors
+    }
+
+    /// Says that the consumer is done with the keys in a stage: each warp for itself, where one may read them once more.
+    #[inline(always)]
+    fn give_keys(&self, stage: u32) {
+        let of_one = if Self::LOOKS_BEHIND { 32 } else { 128 };
+        let is_one = thread::thread_idx_x().is_multiple_of(of_one);
+        self.free(Ring::Keys, stage).arrive_if(is_one);
+    }
+
+    /// The scores of the warp's queries and of the keys in a stage, which is full, by the warp alone. For whole warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn scores_of_warp(&self, queries: &Queries<T>, stage: u32) -> Accumulator<SCORES> {
+        let keys = self.stage(Ring::Keys, stage);
+        // Computed here: it is the same each time, and registers for it are better spent.
+        let lane = hint::pinned(thread::thread_idx_x()) % 32;
+        // A lane says where a key's 8 elements begin: of 8 keys, then of the next 8 elements of them.
+        let (line, piece) = (lane % 8 * LINE as u32, (lane / 8) ^ (lane % 8));
+        let mut all = [0.0; SCORES];
+        unroll!(16, group => {
+            let mut scores = [0.0; 4];
+            unroll!(4, chunk => {
+                if chunk < R / 16 {
+                    let of_box = (chunk / 2 * KEYS + 8 * group) * LINE;
+                    let at = of_box as u32 + line + (piece ^ (chunk as u32 % 2 * 4)) * 16;
+                    // SAFETY: 16 bytes of a line of the boxes, with their swizzle; all lanes are here.
+                    let words = unsafe { matrix::ldmatrix_x4(keys, at) };
+                    unroll!(2, step => {
+                        let a = self.fragment(queries, 2 * chunk + step).pairs();
+                        scores = mma::<T>(a, [words[2 * step], words[2 * step + 1]], scores);
+                    });
+                }
+            });
+            unroll!(4, i => {
+                all[4 * group + i] = scores[i];
+            });
+        });
+        let mut scores = Accumulator::<SCORES>::zero();
+        scores.update(|i, _| all[i]);
+        scores
+    }
+
+    /// Elements `16 step` on of the lines of the warp's queries.
+    #[inline(always)]
+    fn fragment(&self, queries: &Queries<T>, step: usize) -> Fragment<T> {
+        match Self::FROM_REGISTERS {
+            true => Fragment::of_pairs(queries.fragments[step].pairs()),
+            false => {
+                let thread = hint::pinned(thread::thread_idx_x());
+                let in_stage = self.stage(Ring::Queries(warp::uniform(thread / 128) - 1), queries.stage);
+                Self::load_fragment(in_stage, step as u32, thread % 128)
+            }
         }
     }
 
@@ -403,21 +510,15 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn queries_in_stage(&self, consumer: u32, stage: u32) -> Queries<T> {
         // As all lanes have the same, products have the descriptors of queries in registers of the warp: ptxas would not know it otherwise.
-        let lies = self.stage(Ring::Queries(consumer), warp::uniform(stage));
+        let in_stage = self.stage(Ring::Queries(consumer), warp::uniform(stage));
         let thread = thread::thread_idx_x() % 128;
-        // A lane says where a line of a matrix of 8 × 8 begins: of the warp's 16, then of the next 8 elements of them.
-        let (row, right) = (thread / 32 * 16 + thread % 16, thread % 32 / 16);
-        let fragment = |step: u32| {
-            if !Self::FROM_REGISTERS {
-                return Fragment::of_pairs([0; 4]);
-            }
-            let piece = (2 * (step % 4) + right) ^ (row % 8);
-            let at = step / 4 * (CONSUMER_ROWS * LINE) as u32 + row * LINE as u32 + piece * 16;
-            // SAFETY: 16 bytes of a line of the boxes, with their swizzle; all lanes are here.
-            Fragment::of_pairs(unsafe { matrix::ldmatrix_x4(lies, at) })
+        let fragment = |step: u32| match Self::FROM_REGISTERS {
+            true => Self::load_fragment(in_stage, step, thread),
+            false => Fragment::of_pairs([0; 4]),
         };
         let queries = Queries {
-            lies: MatrixDescriptor::new(lies, 16, 1024),
+            stage,
+            lies: MatrixDescriptor::new(in_stage, 16, 1024),
             fragments: [
                 fragment(0),
                 fragment(1),
@@ -432,6 +533,17 @@ where
         // Loaded here, and neither behind the arrival at the barrier nor behind the opening of a batch.
         queries.keep();
         queries
+    }
+
+    /// Elements `16 step` on of the lines of the warp's queries, which lie in this stage, for a thread of the consumer. For whole warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn load_fragment(in_stage: Shared<T>, step: u32, thread: u32) -> Fragment<T> {
+        // A lane says where a line of a matrix of 8 × 8 begins: of the warp's 16, then of the next 8 elements of them.
+        let (row, right) = (thread / 32 * 16 + thread % 16, thread % 32 / 16);
+        let piece = (2 * (step % 4) + right) ^ (row % 8);
+        let at = step / 4 * (CONSUMER_ROWS * LINE) as u32 + row * LINE as u32 + piece * 16;
+        // SAFETY: 16 bytes of a line of the boxes, with their swizzle; all lanes are here.
+        Fragment::of_pairs(unsafe { matrix::ldmatrix_x4(in_stage, at) })
     }
 
     /// Has the scores of the keys in a stage, which is full, computed. They are waited for, and only then are the queries kept, and do
@@ -491,7 +603,7 @@ where
 
     /// Takes the scores of keys that a query does not see for −∞, in tile `number` of keys; `row` is the consumer's first query.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn hide(&self, scores: &mut Accumulator<SCORES>, sequence: &Sequence, row: u32, number: u32) {
+    fn hide(&self, scores: &mut Accumulator<SCORES>, (sequence, row, number): (&Sequence, u32, u32)) {
         let first = number * KEYS as u32;
         let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
         if first + KEYS as u32 > sequence.end(row) {

@@ -11,18 +11,11 @@ use crate::matmul::unroll;
 /// The power of 2 that no weight is greater than.
 const LAZY: f32 = 8.0;
 
-/// Elements of the first group of a tile's exponents. As soon as none of these is found to be too great their powers are on their way, beside which the
-/// exponents of the others are computed and looked at: the unit for powers would have nothing to do until then.
-const FIRST: usize = SCORES / 4;
+/// 2 to the power of it.
+const MOST_WEIGHT: f32 = 256.0;
 
-/// What has come of a tile's scores so far.
-struct Progress {
-    /// By what is to be multiplied what came before the tile, and whether it is.
-    factors: [f32; 2],
-    has_moved: bool,
-    /// Sums of weights, two for each query.
-    sums: [f32; 4],
-}
+/// The greatest sum of weights that are divided: the inverse of its power of 2 is a normal number.
+const MOST_DIVIDED: f32 = f32::from_bits((127 + 126) << 23);
 
 /// What a thread knows of its two queries.
 pub(super) struct Sums {
@@ -32,6 +25,8 @@ pub(super) struct Sums {
     limit: [i32; 2],
     /// The thread's part of the sum of weights.
     pub(super) sum: [f32; 2],
+    /// Whether all queries of the warp had some exponent as that was last looked for.
+    pub(super) have_base: bool,
 }
 
 impl Sums {
@@ -39,6 +34,7 @@ impl Sums {
         base: [0.0; 2],
         limit: [i32::MIN; 2],
         sum: [0.0; 2],
+        have_base: false,
     };
 
     /// Makes weights of scores, and says by what what came before is to be multiplied, if it is, which is the same for the whole warp. `BY_BOTH`
@@ -52,77 +48,72 @@ impl Sums {
     ) -> Option<[f32; 2]> {
         let is_within = match BY_BITS {
             true => None,
-            false => Some(self.are_within(greatest::<0, SCORES>(scores), factor)),
+            false => Some(self.are_within(greatest(scores), factor)),
         };
         scores.update(|i, score| Float::mul_add(score, factor, self.base[i / 2 % 2]));
-        let is_within = is_within.unwrap_or_else(|| self.is_within::<0, SCORES>(scores));
+        let is_within = is_within.unwrap_or_else(|| self.is_within(scores));
         // Seldom, and for the whole warp.
         let factors = match warp::any(warp::FULL_MASK, !is_within) {
-            true => Some(self.move_base::<0, SCORES>(scores)),
+            true => Some(self.move_base(scores)),
             false => None,
         };
         self.add::<BY_BOTH>(scores, factors.unwrap_or([1.0; 2]));
         factors
     }
 
-    /// [`weigh`](Self::weigh) by both and by bits, of two groups of exponents.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub(super) fn weigh_in_groups(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> Option<[f32; 2]> {
-        let mut tile = Progress {
-            factors: [1.0; 2],
-            has_moved: false,
-            sums: [0.0; 4],
-        };
-        self.weigh_group::<0, FIRST>(scores, factor, &mut tile);
-        self.weigh_group::<FIRST, SCORES>(scores, factor, &mut tile);
-        let Progress { factors, sums, .. } = tile;
-        self.sum[0] = Float::mul_add(self.sum[0], factors[0], sums[0] + sums[1]);
-        self.sum[1] = Float::mul_add(self.sum[1], factors[1], sums[2] + sums[3]);
-        tile.has_moved.then_some(factors)
+    /// Finds whether all queries of the warp [have a base](Self::have_base). For whole warps.
+    #[inline(always)]
+    pub(super) fn look_for_base(&mut self) {
+        self.have_base = !warp::any(warp::FULL_MASK, self.limit[0] == i32::MIN || self.limit[1] == i32::MIN);
     }
 
-    /// Makes weights of the scores from number `FROM` to before `TO`, where those before are weights already: they are multiplied too, if one of these
-    /// scores is too great.
+    /// Makes weights of scores as if none were too great, and gives the thread's sums of them. `BY_BOTH` as of [`weigh`](Self::weigh).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn weigh_group<const FROM: usize, const TO: usize>(
-        &mut self,
-        scores: &mut Accumulator<SCORES>,
-        factor: f32,
-        tile: &mut Progress,
-    ) {
-        let is_of_group = |i: usize| FROM <= i && i < TO;
-        scores.update(|i, score| match is_of_group(i) {
-            true => Float::mul_add(score, factor, self.base[i / 2 % 2]),
-            false => score,
-        });
-        let is_within = self.is_within::<FROM, TO>(scores);
-        // Seldom, and for the whole warp.
-        if warp::any(warp::FULL_MASK, !is_within) {
-            let factors = self.move_base::<FROM, TO>(scores);
-            scores.update(|i, weight| if i < FROM { weight * factors[i / 2 % 2] } else { weight });
-            unroll!(4, i => {
-                tile.sums[i] *= factors[i / 2];
-            });
-            tile.factors = [tile.factors[0] * factors[0], tile.factors[1] * factors[1]];
-            tile.has_moved = true;
+    pub(super) fn powers<const BY_BOTH: bool>(&self, scores: &mut Accumulator<SCORES>, factor: f32) -> [f32; 2] {
+        scores.update(|i, score| power::<BY_BOTH>(i, Float::mul_add(score, factor, self.base[i / 2 % 2])));
+        sums_of(scores)
+    }
+
+    /// Adds these sums of weights, if no weight of the warp can be greater than 2 to the power of [`LAZY`]. For whole warps.
+    #[inline(always)]
+    pub(super) fn take(&mut self, of_tile: [f32; 2]) -> bool {
+        if warp::any(warp::FULL_MASK, of_tile[0] > MOST_WEIGHT || of_tile[1] > MOST_WEIGHT) {
+            return false;
         }
-        scores.update(|i, exponent| match is_of_group(i) {
-            true => power::<true>(i, exponent),
-            false => exponent,
-        });
-        unroll!(16, j => {
-            if is_of_group(4 * j) {
-                unroll!(4, i => {
-                    tile.sums[i] += scores.element(4 * j + i);
-                });
+        self.sum[0] += of_tile[0];
+        self.sum[1] += of_tile[1];
+        true
+    }
+
+    /// Whether weights with these sums can be [divided](Self::divide). For whole warps.
+    #[inline(always)]
+    pub(super) fn can_divide(of_tile: [f32; 2]) -> bool {
+        !warp::any(warp::FULL_MASK, of_tile[0] > MOST_DIVIDED || of_tile[1] > MOST_DIVIDED)
+    }
+
+    /// Divides weights, whose sums these are, by a power of 2, so that the greatest of a query is 1 to 2, if it is greater; and says by what what came
+    /// before is to be multiplied. For whole warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn divide(&mut self, weights: &mut Accumulator<SCORES>, of_tile: [f32; 2]) -> [f32; 2] {
+        let most = greatest(weights);
+        let mut factors = [1.0; 2];
+        unroll!(2, i => {
+            if most[i] > 1.0 {
+                // Of a number of the format, whose quotients are exact but for those that are next to nothing.
+                let exponent = most[i].to_bits() >> 23;
+                factors[i] = f32::from_bits((254 - exponent) << 23);
+                self.base[i] -= (exponent as i32 - 127) as f32;
             }
+            self.sum[i] = (self.sum[i] + of_tile[i]) * factors[i];
         });
+        weights.update(|i, weight| weight * factors[i / 2 % 2]);
+        factors
     }
 
     /// Makes weights of the first scores: the greatest of them is looked for at once, ahead of any exponent.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn weigh_first<const BY_BOTH: bool>(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) {
-        let most = greatest::<0, SCORES>(scores);
+        let most = greatest(scores);
         unroll!(2, i => {
             // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
             if most[i] > f32::NEG_INFINITY {
@@ -140,32 +131,21 @@ impl Sums {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn add<const BY_BOTH: bool>(&mut self, exponents: &mut Accumulator<SCORES>, [of_first, of_second]: [f32; 2]) {
         exponents.update(power::<BY_BOTH>);
-        // Four chains: two for each query.
-        let weight = |i: usize| exponents.element(i);
-        let mut sums = [weight(0), weight(1), weight(2), weight(3)];
-        unroll!(16, j => {
-            if j > 0 {
-                unroll!(4, i => {
-                    sums[i] += weight(4 * j + i);
-                });
-            }
-        });
-        self.sum[0] = Float::mul_add(self.sum[0], of_first, sums[0] + sums[1]);
-        self.sum[1] = Float::mul_add(self.sum[1], of_second, sums[2] + sums[3]);
+        let of_tile = sums_of(exponents);
+        self.sum[0] = Float::mul_add(self.sum[0], of_first, of_tile[0]);
+        self.sum[1] = Float::mul_add(self.sum[1], of_second, of_tile[1]);
     }
 
-    /// Whether all exponents of both queries from number `FROM` to before `TO` are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
+    /// Whether all exponents of both queries are less than [`LAZY`]. Of integers there is an instruction for the greatest of three, no lanes have to
     /// exchange it, and numbers that are not negative have the order of their bits: any of them is greater than all that are.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn is_within<const FROM: usize, const TO: usize>(&self, exponents: &Accumulator<SCORES>) -> bool {
+    fn is_within(&self, exponents: &Accumulator<SCORES>) -> bool {
         let mut most = [i32::MIN; 2];
         unroll!(16, j => {
-            if FROM <= 4 * j && 4 * j < TO {
-                unroll!(4, i => {
-                    let bits = exponents.element(4 * j + i).to_bits() as i32;
-                    most[i / 2] = if bits > most[i / 2] { bits } else { most[i / 2] };
-                });
-            }
+            unroll!(4, i => {
+                let bits = exponents.element(4 * j + i).to_bits() as i32;
+                most[i / 2] = if bits > most[i / 2] { bits } else { most[i / 2] };
+            });
         });
         most[0] < self.limit[0] && most[1] < self.limit[1]
     }
@@ -177,11 +157,11 @@ impl Sums {
         of(0) && of(1)
     }
 
-    /// Of the exponents from number `FROM` to before `TO`, takes the greatest for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
+    /// Takes the greatest exponent for 0 of a query that had none, or of which one is greater than [`LAZY`], and says by what its sums are to be
     /// multiplied. For whole warps.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn move_base<const FROM: usize, const TO: usize>(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
-        let most = greatest::<FROM, TO>(exponents);
+    fn move_base(&mut self, exponents: &mut Accumulator<SCORES>) -> [f32; 2] {
+        let most = greatest(exponents);
         let (mut by, mut factors) = ([0.0; 2], [1.0; 2]);
         unroll!(2, i => {
             let most = most[i];
@@ -195,24 +175,35 @@ impl Sums {
             // The sums are 0 at first, which ∞ times is no number.
             factors[i] = if is_first { 1.0 } else { approximate::exp2(-by[i]) };
         });
-        exponents.update(|i, exponent| match FROM <= i && i < TO {
-            true => exponent - by[i / 2 % 2],
-            false => exponent,
-        });
+        exponents.update(|i, exponent| exponent - by[i / 2 % 2]);
         factors
     }
 }
 
-/// The greatest score, or exponent, of each query, of those from number `FROM` to before `TO` of all lanes that have some. For whole warps.
+/// The thread's sums of the weights of each query.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn greatest<const FROM: usize, const TO: usize>(scores: &Accumulator<SCORES>) -> [f32; 2] {
-    let mut most = [f32::NEG_INFINITY; 4];
+fn sums_of(weights: &Accumulator<SCORES>) -> [f32; 2] {
+    // Four chains: two for each query.
+    let weight = |i: usize| weights.element(i);
+    let mut sums = [weight(0), weight(1), weight(2), weight(3)];
     unroll!(16, j => {
-        if FROM <= 4 * j && 4 * j < TO {
+        if j > 0 {
             unroll!(4, i => {
-                most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+                sums[i] += weight(4 * j + i);
             });
         }
+    });
+    [sums[0] + sums[1], sums[2] + sums[3]]
+}
+
+/// The greatest score, or exponent, of each query, of all lanes that have some. For whole warps.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn greatest(scores: &Accumulator<SCORES>) -> [f32; 2] {
+    let mut most = [f32::NEG_INFINITY; 4];
+    unroll!(16, j => {
+        unroll!(4, i => {
+            most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+        });
     });
     let mut of_both = [0.0; 2];
     unroll!(2, i => {
@@ -232,8 +223,8 @@ fn power<const BY_BOTH: bool>(i: usize, exponent: f32) -> f32 {
     }
 }
 
-/// 2 to the power of a number that is no greater than [`LAZY`], off by less than 2⁻²² of itself, as [`approximate::exp2`] is: by the fused multiply-adds
-/// of ordinary cores, where those have more time than the unit for special functions. Powers of less than 2⁻¹²⁶ may be 0.
+/// 2 to the power of a number, off by less than 2⁻²² of itself, as [`approximate::exp2`] is: by the fused multiply-adds
+/// of ordinary cores, where those have more time than the unit for special functions. Powers of less than 2⁻¹²⁶ may be 0, greater ones than 2¹²⁷ are that.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn exp2_by_polynomial(x: f32) -> f32 {
     // Behind the decimal point of a sum with 1.5 · 2²³ there is nothing: it is the nearest integer, in its last bits. NaN stays one.
@@ -247,7 +238,9 @@ fn exp2_by_polynomial(x: f32) -> f32 {
         0.009_667_341,
         0.001_338_226_4,
     ];
+    // Greater ones would be any number, also such as are not found too great. Comparisons keep NaN.
     let x = if x < -127.0 { -127.0 } else { x };
+    let x = if x > 127.0 { 127.0 } else { x };
     let rounded = x + ROUND;
     let part = x - (rounded - ROUND);
     let mut power = POWERS[5];
@@ -263,7 +256,7 @@ mod tests {
 
     #[test]
     fn powers_by_a_polynomial_are_as_precise_as_those_of_the_unit() {
-        for i in -126 * 512..=8 * 512 {
+        for i in -126 * 512..127 * 512 {
             let x = i as f32 / 512.0 + 0.000_37;
             let wanted = f64::from(x).exp2();
             let off = (f64::from(exp2_by_polynomial(x)) / wanted - 1.0).abs();
@@ -271,6 +264,10 @@ mod tests {
         }
         assert_eq!([0.0, 8.0, -3.0].map(exp2_by_polynomial), [1.0, 256.0, 0.125]);
         assert_eq!([-127.0, -1e30, f32::NEG_INFINITY].map(exp2_by_polynomial), [0.0; 3]);
-        assert!(exp2_by_polynomial(f32::NAN).is_nan());
+        assert_eq!(
+            [127.0, 128.0, 300.0, 1e30, f32::INFINITY].map(exp2_by_polynomial),
+            [2f32.powi(127); 5]
+        );
+        assert!(2f32.powi(127) > MOST_DIVIDED && exp2_by_polynomial(f32::NAN).is_nan());
     }
 }
