@@ -42,6 +42,10 @@ fn several_queries_on_tensor_cores() {
     case(2, 600, 128).heads(1, 8, 1).check::<bf16>();
     case(9, 80, 64).causal().check::<f16>();
     case(4, 9, 128).heads(1, 4, 1).causal().check::<bf16>();
+    // More rows than warps, which bring several of them together at a time, of several parts.
+    for (queries, dim) in [(4, 64), (3, 64), (3, 128), (4, 128)] {
+        case(queries, 700, dim).heads(1, 4, 1).check::<bf16>();
+    }
     let lengths = seen::Sequences::First(&[0, 270, 17]);
     Case {
         sequences: lengths,

@@ -139,17 +139,28 @@ fn seen(shape: &AttentionShape) -> u32 {
 }
 
 /// Whether blocks of the kernel for tensor cores, one for each of so many heads, are wide ones, which have all keys: where heads are about as many as
-/// multiprocessors, or half as many and keys are few, so that parts would be brought together for little.
+/// multiprocessors, or half as many and keys are few, so that parts would be brought together for little; and where heads are more, and would leave half of
+/// the multiprocessors without work in the last round of blocks of which each has two.
 fn is_wide(shape: &AttentionShape, heads: u32, multiprocessors: u32) -> bool {
     let all = seen(shape);
     let rows = shape.queries * shape.sharing;
     let enough = match multiprocessors / heads {
+        0 => {
+            let rounds = heads.div_ceil(multiprocessors);
+            all >= MANY_KEYS && rounds <= MOST_ROUNDS && rounds % 2 == 1
+        }
         1 => true,
         2 => all <= 512,
         _ => false,
     };
     enough && all > 128 && rows as usize <= WIDE_ROWS
 }
+
+/// Keys of a head from which on wide blocks lose less as each begins and ends than they fill.
+const MANY_KEYS: u32 = 1000;
+
+/// Rounds of wide blocks of which half a round is much.
+const MOST_ROUNDS: u32 = 7;
 
 /// How the keys are divided that queries see, where a part takes so many blocks.
 fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> DecodePlan {
@@ -169,12 +180,15 @@ fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> De
         // cost more than they save. Of 16 parts all results are in flight at once: more are worth it where they have more keys.
         By::TensorCores => {
             let one = for_each(1);
-            let wanted = if shape.dim > 64 && (all < 512 * one || (one == 1 && all <= 512)) {
+            // What of more rows than warps is brought together is more, too.
+            let has_many_rows = shape.queries * shape.sharing > ROWS as u32 / 2;
+            let wanted = if shape.dim > 64 && (has_many_rows || all < 512 * one || (one == 1 && all <= 512)) {
                 one
             } else {
                 for_each(2)
             };
-            (wanted, all.div_ceil(256).max(all.div_ceil(64).min(16)))
+            let fewest = if has_many_rows { 128 } else { 64 };
+            (wanted, all.div_ceil(256).max(all.div_ceil(fewest).min(16)))
         }
     };
     let wanted = wanted.clamp(1, most);
@@ -263,8 +277,16 @@ mod tests {
         let parts = |keys, heads| plan(&of_many_rows(keys), heads, 132, By::TensorCores).parts;
         assert_eq!(
             [parts(512, 64), parts(1024, 64), parts(2048, 128), parts(512, 128)],
-            [2, 4, 2, 1]
+            [2, 2, 1, 1]
         );
+        assert_eq!([parts(1024, 8), parts(8192, 8)], [8, 16]);
+        // Half of the multiprocessors would have nothing to do in the last round of blocks, of which each has two.
+        let is_wide = |keys, heads| is_wide(&shape(keys), heads, 132);
+        assert_eq!(
+            [264, 265, 396, 397, 660, 1100].map(|heads| is_wide(1024, heads)),
+            [false, true, true, false, true, false]
+        );
+        assert!(!is_wide(512, 300));
         assert_eq!([heads(64, 1024), heads(64, 2048)], [4, 4]);
         assert_eq!(plan(&shape(8192), 32, 132, By::One).parts, 16);
     }
