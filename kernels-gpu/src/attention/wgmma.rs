@@ -78,7 +78,7 @@ const MOST_KEY_STAGES: usize = 3;
 /// many they have the third stage.
 const FEW_KEYS: u32 = 2048;
 
-/// Of so many, memory is the limit, and who waits for a turn, or for weights, asks for the next tile later.
+/// Of so many, memory is the limit, and who waits for a turn asks for the next tile later.
 const FEWEST_KEYS: u32 = 256;
 
 /// The number of a head where there is no tile.
@@ -383,12 +383,6 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
         // Fewer keys wrap around.
         let more = self.shape.keys.wrapping_sub(FEWEST_KEYS + 1);
         R == 32 && !FORMS && Self::consumers() > 1 && more < FEW_KEYS - FEWEST_KEYS
-    }
-
-    /// Whether they are: of few keys, memory is the limit, and the next ones are to be asked for as soon as these have been multiplied.
-    #[inline(always)]
-    fn looks_behind(&self) -> bool {
-        Self::LOOKS_BEHIND && self.shape.keys > FEWEST_KEYS
     }
 
     /// Stages of the rings of keys and of values.

@@ -328,7 +328,7 @@ where
             32 => sums.weigh_first::<true>(&mut scores, factor),
             _ => sums.weigh_first::<false>(&mut scores, factor),
         }
-        if self.looks_behind() {
+        if Self::LOOKS_BEHIND {
             sums.look_for_base();
         }
         let mut weights = Weights::<T>::new(&scores);
@@ -359,9 +359,7 @@ where
             let mut scores = unsafe { next.wait_beside_newer() };
             queries.keep();
             let stage = of_k.stage;
-            // Without a base scores are asked as they are.
-            let looks_behind = self.looks_behind() && sums.have_base;
-            if !looks_behind {
+            if !Self::LOOKS_BEHIND {
                 // As above; the batch that is under way reads no keys.
                 self.give_keys(stage);
             }
@@ -373,7 +371,7 @@ where
                 true => self.weigh_and_look(sums, &mut scores, (queries, stage), keys, factor),
                 false => Self::weigh(sums, &mut scores, factor),
             };
-            if looks_behind {
+            if Self::LOOKS_BEHIND {
                 self.give_keys(stage);
             }
             if Self::ASKS_EARLY && left > 0 {
@@ -431,9 +429,7 @@ where
             self.hide(scores, keys);
         }
         let factors = Self::weigh(sums, scores, factor);
-        if self.looks_behind() {
-            sums.look_for_base();
-        }
+        sums.look_for_base();
         factors
     }
 
