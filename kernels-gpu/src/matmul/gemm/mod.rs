@@ -71,7 +71,7 @@ macro_rules! sizes {
             const BLOCK_TILE: [usize; 2] = [$y * $tm, $x * $tn];
             const THREADS: usize = $y * $x;
             const BLOCKS: usize = $blocks;
-            const FINISHES: bool = finishes($tm, $tn);
+            const FINISHES: bool = finishes($tm, $tn, $bytes);
 
             #[inline(always)]
             fn run<A: Layout, B: Layout>(product: &Arguments<'_, $type>) {
@@ -222,9 +222,9 @@ pub fn gemm<T: MulAdd + Activate, S: Size<T>, A: Layout, B: Layout>(
     S::run::<A, B>(&product);
 }
 
-/// [`Size::FINISHES`], of tiles of which a thread has so many rows and columns.
-const fn finishes(tm: usize, tn: usize) -> bool {
-    tm * tn <= 32
+/// [`Size::FINISHES`], of tiles of which a thread has so many rows and columns of so many bytes: its sums take 32 registers at most.
+const fn finishes(tm: usize, tn: usize, bytes: usize) -> bool {
+    tm * tn * bytes <= 4 * 32
 }
 
 /// The shared memory for two tiles of each operand, of so many lines, in units of 8 bytes: 16 bytes lie between a line and the next.
@@ -274,7 +274,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         if product < shape.batch && row < shape.m && column < shape.n {
             let sums = self.sums::<A, B, Y, X, TM, TN, WM, WN, BK, V, F, NA, NB, THREADS>(tiles, product, row, column);
             self.store::<Y, X, TM, TN, F>(&sums, product, row, column);
-            if finishes(TM, TN) && !self.result.epilogue.is_identity() {
+            if finishes(TM, TN, size_of::<T>()) && !self.result.epilogue.is_identity() {
                 self.finish::<Y, X, TM, TN, F>(product, row, column);
             }
         }
@@ -307,7 +307,11 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         let (pitch_a, pitch_b) = (WM + V, WN + V);
         let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
         let GemmShape { m, n, k, .. } = self.shape;
-        let k = if finishes(TM, TN) { self.shape.k_of(product) } else { k };
+        let k = if finishes(TM, TN, size_of::<T>()) {
+            self.shape.k_of(product)
+        } else {
+            k
+        };
         let mut from_a = Loader::new::<A, T, WM, BK, V>(self.a, self.shape.a, [product, row], [m, k]);
         let mut from_b = Loader::new::<B, T, WN, BK, V>(self.b, self.shape.b, [product, column], [n, k]);
         let position = Position::of_thread::<X>();
