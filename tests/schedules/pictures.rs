@@ -140,10 +140,10 @@ fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 2, 40));
         run.keep(x.convolve(&weights).stride(2).compute());
     }
-    // With places as columns: two tiles for each multiprocessor.
+    // With places as columns, two tiles for each multiprocessor; of so many channels that it is not by patches.
     let images = run.device.properties().multiprocessors as usize;
-    let x = run.array::<T, _>((images, 197, 40));
-    let weights = run.array::<T, _>((136, 2, 40));
+    let x = run.array::<T, _>((images, 197, 48));
+    let weights = run.array::<T, _>((136, 2, 48));
     run.keep(x.convolve(&weights).compute());
     // By patches, of one tile of each width.
     for outputs in [24, 56, 120] {

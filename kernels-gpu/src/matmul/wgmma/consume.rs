@@ -74,20 +74,24 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Writes zeros to the lines of `A` that no copy brings. For all consumers, ahead of their first stage.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn clear_lines(&self) {
-        if !self.leaves_lines_out() {
-            return;
+        if self.leaves_lines_out() {
+            self.clear(0, a_bytes(R), [self.shape.a_lines, HALF_TILE_M as u32]);
         }
-        // Numbers of 16 bytes: those of a stage's 64 lines, and those that a copy brings.
-        let (of_stage, first) = (
-            (HALF_TILE_M * LINE / 16) as u32,
-            self.shape.a_lines * (LINE / 16) as u32,
-        );
+    }
+
+    /// Writes zeros to the lines of an operand's stages from one to another: the first stage begins at `at`, and a stage has so many
+    /// bytes. For all consumers, ahead of their first stage.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn clear(&self, at: usize, bytes: usize, lines: [u32; 2]) {
+        // Numbers of 16 bytes.
+        let of_line = (LINE / 16) as u32;
+        let (first, end) = (lines[0] * of_line, lines[1] * of_line);
         let mut stage = 0;
         while stage < super::stages(R) {
-            let lines = self.operands(stage * a_bytes(R)).cast::<u32>();
+            let lines = self.operands(at + stage * bytes).cast::<u32>();
             let mut number = first + (thread::thread_idx_x() - 128);
-            while number < of_stage {
-                // SAFETY: within the 64 lines of the stage.
+            while number < end {
+                // SAFETY: within the lines of the stage.
                 unsafe { lines.set_vec_unchecked(4 * number as usize, [0; 4]) };
                 number += 256;
             }

@@ -9,7 +9,7 @@
 //!
 //! The product is the transpose of that of [`convolve_wgmma`](super::convolve_wgmma()), its left matrix the weights; sums are transposed
 //! on their way to shared memory, as in [`across`](super::super::across), from where the accelerator stores 64 outputs of all places of
-//! a tile at once. What a stage has behind the places of a tile is multiplied, and not stored.
+//! a tile at once. What a stage has behind the places of a tile are zeros, which are multiplied, and not stored.
 
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
@@ -164,6 +164,7 @@ impl<T: Input<Element = T> + Output> Block<'_, T, T, REGISTERS> {
         out: [TensorMapMut<'_, T>; PHASES],
     ) {
         let group = warp / 4;
+        self.clear(Self::B, b_bytes(REGISTERS), [places.columns(), COLUMNS as u32]);
         let mut place = Place::<REGISTERS>::FIRST;
         for tile in self.tiles_of_block() {
             let k = phases.of(tile.product).k();
