@@ -167,22 +167,8 @@ impl<'a> Across<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::problem;
     use super::*;
-
-    fn problem(images: usize, output: [usize; 3]) -> Problem {
-        Problem {
-            images,
-            input: output,
-            output,
-            window: [1; 3],
-            stride: [1; 3],
-            dilation: [1; 3],
-            first: [0; 3],
-            groups: 1,
-            channels: 64,
-            outputs: 128,
-        }
-    }
 
     #[test]
     fn tiles_of_pictures_are_full() {

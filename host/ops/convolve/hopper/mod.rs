@@ -324,7 +324,7 @@ impl<'a> Lines<'a> {
 mod tests {
     use super::*;
 
-    fn problem(images: usize, output: [usize; 3]) -> Problem {
+    pub(super) fn problem(images: usize, output: [usize; 3]) -> Problem {
         Problem {
             images,
             input: output,
