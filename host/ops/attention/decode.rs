@@ -138,9 +138,9 @@ fn seen(shape: &AttentionShape) -> u32 {
     width.clamp(1, i64::from(shape.keys)) as u32
 }
 
-/// Whether blocks of the kernel for tensor cores, one for each of so many heads, are wide ones, which have all keys: where heads are about as many as
-/// multiprocessors, or half as many and keys are few, so that parts would be brought together for little; and where heads are more, and would leave half of
-/// the multiprocessors without work in the last round of blocks of which each has two.
+/// Whether blocks of the kernel for tensor cores, one for each of so many heads, are wide ones, which have all keys: where heads are
+/// about as many as multiprocessors, or half as many and keys are few, so that parts would be brought together for little; and where
+/// heads are more, and would leave half of the multiprocessors without work in the last round of blocks of which each has two.
 fn is_wide(shape: &AttentionShape, heads: u32, multiprocessors: u32) -> bool {
     let all = seen(shape);
     let rows = shape.queries * shape.sharing;

@@ -38,8 +38,8 @@ const MAX_DIM: usize = 256;
 /// The bytes of keys and values of heads that are taken together at most: most of Hopper's second cache.
 const CACHED: usize = 40 << 20;
 
-/// The bytes of them where there are many more heads, so that a last group of few tiles makes no difference: memory has less to bring, and so the GPU more
-/// power for all else (3 % of the time at its limit).
+/// The bytes of them where there are many more heads, so that a last group of few tiles makes no difference: memory has less to
+/// bring, and so the GPU more power for all else (3 % of the time at its limit).
 const CACHED_OF_MANY: usize = 16 << 20;
 
 /// How many times as many heads as fit are many more.

@@ -7,7 +7,7 @@ use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePhase, ConvolvePhas
 use kernels_gpu::matmul::wgmma::{TILE_M, WgmmaShape};
 use ndarray::Ix5;
 
-use super::{counted, mapped, shape};
+use super::{Tile, counted, launched, mapped, shape, tiles};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::convolve::Convolve;
@@ -17,19 +17,9 @@ use crate::ops::matmul::hopper_config;
 use crate::stream::Stream;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapMutArg, TensorMapMutInPlace};
 
-/// Images and places along each axis of a tile.
-type Tile = [usize; 4];
-
 /// Cycles for a step along k, as those of [`least_cycles`](crate::ops::matmul::least_cycles) for other tiles: with this number the faster
 /// kernel, or one that takes 2 % longer, is taken of all 26 convolutions and gradients that were measured with both on an H100.
 const OF_STEP: usize = 1000;
-
-/// Tiles along each axis.
-fn tiles(problem: &Problem, tile: Tile) -> [usize; 4] {
-    let [a, b, c] = problem.output;
-    let lengths = [problem.images, a, b, c];
-    std::array::from_fn(|axis| lengths[axis].div_ceil(tile[axis]))
-}
 
 /// The lengths that so many tiles along an axis have, each once.
 fn lengths(of_axis: usize) -> impl Iterator<Item = usize> {
@@ -112,10 +102,7 @@ impl<'a> Across<'a> {
                 stride: all(problem.stride),
                 dilation: all(problem.dilation),
             },
-            phases: ConvolvePhases {
-                tap_step,
-                all: std::array::from_fn(|i| *phases.get(i).unwrap_or(&phases[0])),
-            },
+            phases: launched(phases, tap_step),
             tile,
             cycles,
         })

@@ -32,7 +32,10 @@ const UNIT: usize = 8;
 /// The registers that the sums of a tile take: widths of tiles.
 const REGISTERS: [usize; 3] = [128, 64, 32];
 
-/// Images and places along each axis of a tile, as powers of 2.
+/// Images and places along each axis of a tile.
+type Tile = [usize; 4];
+
+/// The same, as powers of 2.
 type LogTile = [u32; 4];
 
 /// The lengths that a tile, or so many of its places one after another, has along the axes, and those of channels or outputs.
@@ -45,11 +48,16 @@ fn boxed(log_tile: LogTile, mut places: usize, last: usize) -> [usize; 5] {
     lengths
 }
 
+/// What a tile has along the axes.
+fn tile_of(log_tile: LogTile) -> Tile {
+    log_tile.map(|log| 1 << log)
+}
+
 /// Tiles along each axis.
-fn tiles(problem: &Problem, log_tile: LogTile) -> [usize; 4] {
+fn tiles(problem: &Problem, tile: Tile) -> [usize; 4] {
     let [a, b, c] = problem.output;
     let lengths = [problem.images, a, b, c];
-    std::array::from_fn(|axis| lengths[axis].div_ceil(1 << log_tile[axis]))
+    std::array::from_fn(|axis| lengths[axis].div_ceil(tile[axis]))
 }
 
 /// The tile of so many places of which the fewest do, and of these one whose places lie together; `None` if the strides are too long for
@@ -67,7 +75,7 @@ fn find_tile(problem: &Problem, places: usize) -> Option<LogTile> {
     let cost = |log_tile: &LogTile| {
         let [images, a, b, c] = *log_tile;
         (
-            tiles(problem, *log_tile).iter().product::<usize>(),
+            tiles(problem, tile_of(*log_tile)).iter().product::<usize>(),
             images,
             a,
             b.abs_diff(c),
@@ -118,10 +126,18 @@ fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
     })
 }
 
+/// Convolutions as kernels take them, of which there is one at least; those that there are not are the first one again.
+fn launched(phases: &[ConvolvePhase], tap_step: [i32; 3]) -> ConvolvePhases {
+    ConvolvePhases {
+        tap_step,
+        all: std::array::from_fn(|i| *phases.get(i).unwrap_or(&phases[0])),
+    }
+}
+
 /// The places as kernels take them.
 fn places(problem: &Problem, log_tile: LogTile) -> ConvolvePlaces {
     let all = |numbers: [usize; 3]| numbers.map(|number| number as u32);
-    let [_, a, b, c] = tiles(problem, log_tile);
+    let [_, a, b, c] = tiles(problem, tile_of(log_tile));
     ConvolvePlaces {
         tiles: all([a, b, c]),
         log_tile,
@@ -238,7 +254,7 @@ impl<'a> Lines<'a> {
     /// cannot count them. There is one at least, and no more than a launch has.
     fn new(problem: &'a Problem, phases: &[ConvolvePhase], tap_step: [i32; 3], columns: usize) -> Option<Self> {
         let log_tile = best_tile(problem, TILE_M)?;
-        let m = tiles(problem, log_tile)
+        let m = tiles(problem, tile_of(log_tile))
             .into_iter()
             .try_fold(TILE_M, usize::checked_mul)?;
         let all = m.checked_mul(phases.len())?;
@@ -258,10 +274,7 @@ impl<'a> Lines<'a> {
             problem,
             shape,
             places: places(problem, log_tile),
-            phases: ConvolvePhases {
-                tap_step,
-                all: std::array::from_fn(|i| *phases.get(i).unwrap_or(&phases[0])),
-            },
+            phases: launched(phases, tap_step),
             of,
         })
     }
@@ -345,8 +358,8 @@ mod tests {
             let problem = problem(images, output);
             let log_tile = best_tile(&problem, TILE_M).unwrap();
             assert_eq!(log_tile.iter().sum::<u32>(), 7);
-            let tiles = tiles(&problem, log_tile);
-            (log_tile.map(|log| 1 << log), tiles.iter().product::<usize>())
+            let tiles = tiles(&problem, tile_of(log_tile));
+            (tile_of(log_tile), tiles.iter().product::<usize>())
         };
         // 56 is 7 · 8, 28 is 7 · 4, and 14 is 7 · 2: no place is wasted.
         assert_eq!(tile(64, [1, 56, 56]), ([2, 1, 8, 8], 64 * 56 * 56 / 128));

@@ -8,7 +8,7 @@ use kernels_gpu::matmul::wgmma::{BOX_M, LINE, TILE_M, WgmmaShape, tile_n};
 use kernels_gpu::num::Num;
 use ndarray::{Ix3, Ix4, Ix5};
 
-use super::{LogTile, best_tile, boxed, columns, counted, is_taken, mapped, places, shape, tiles};
+use super::{LogTile, best_tile, boxed, columns, counted, is_taken, mapped, places, shape, tile_of, tiles};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -44,7 +44,9 @@ fn plan(problem: &Problem, multiprocessors: usize) -> Option<(LogTile, WgmmaShap
 /// The same, by a search.
 fn find_plan(problem: &Problem, multiprocessors: usize) -> Option<(LogTile, WgmmaShape)> {
     let log_tile = best_tile(problem, PLACES)?;
-    let steps = tiles(problem, log_tile).into_iter().try_fold(1, usize::checked_mul)?;
+    let steps = tiles(problem, tile_of(log_tile))
+        .into_iter()
+        .try_fold(1, usize::checked_mul)?;
     counted(steps.checked_mul(PLACES)?)?;
     let columns = columns(problem);
     let of_part = problem.outputs.div_ceil(TILE_M) * columns.div_ceil(tile_n(REGISTERS));
