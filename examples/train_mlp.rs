@@ -68,13 +68,8 @@ impl Network {
     /// operation to the first.
     fn gradients(&self, x: &Matrix, labels: &DeviceArray<i32, Ix1>) -> warpsmith::Result<(Vector, Self)> {
         let (hidden, logits) = self.forward(x)?;
-        let loss = logits
-            .expr()
-            .cross_entropy(Axis(1), labels)
-            .insert_axis(Axis(0))
-            .eval()?;
         // By the logits: the classes' probabilities, less 1 at the label, over the size of the batch.
-        let by_logits = logits.expr().cross_entropy_backward(Axis(1), labels, 1.0).eval()?;
+        let (loss, by_logits) = logits.expr().cross_entropy_with_gradient(Axis(1), labels, 1.0)?;
         // Of a product y = a · w the gradient by w is aᵀ · dy, and that by a is dy · wᵀ; that by a row which was added to
         // all rows is the sum of the rows.
         let w2 = hidden.t().matmul(&by_logits)?;
@@ -84,7 +79,7 @@ impl Network {
         by_hidden.update(|dh| hidden.expr().greater(0.0).select(dh, 0.0))?;
         let w1 = x.t().matmul(&by_hidden)?;
         let b1 = by_hidden.expr().sum_axis(Axis(0)).eval()?;
-        Ok((loss, Self { w1, b1, w2, b2 }))
+        Ok((loss.into_shape(1)?, Self { w1, b1, w2, b2 }))
     }
 
     /// The part of the samples whose likeliest class is the right one.

@@ -134,7 +134,7 @@ evaluate!(A a a_out B b b_out C c c_out E e e_out F f f_out);
 evaluate!(A a a_out B b b_out C c c_out E e e_out F f f_out G g g_out);
 
 /// The stream that an expression is computed on.
-fn home(root: &Node<'_>) -> Result<Stream> {
+pub(super) fn home(root: &Node<'_>) -> Result<Stream> {
     let array = root.home.as_ref().ok_or_else(no_home)?;
     Ok(array.stream().clone())
 }

@@ -60,11 +60,26 @@ fn cross_entropy<T: Float>() {
             .filter(|label| (0..classes as i64).contains(label))
             .count() as f64;
         let bound = |_, y: f64| relative * (y.abs() + 4.0 / counted);
+        let gradient = (gradient * 4.0).into_dyn();
+        assert_near(&both(compute, &what), &gradient, bound, &format!("gradient of {what}"));
+        let together = |stream: &Stream| {
+            let (x, labels) = (on(stream, &a), DeviceArray::from_ndarray(stream, &labels)?);
+            x.expr().cross_entropy_with_gradient(Axis(1), &labels, T::of(4.0))
+        };
+        let compute = |stream: &Stream| together(stream).map(|(loss, _)| loss);
+        let of_loss = ArrayD::from_elem(IxDyn(&[]), loss);
         assert_near(
             &both(compute, &what),
-            &(gradient * 4.0).into_dyn(),
+            &of_loss,
+            |_, _| absolute,
+            &format!("{what}, together"),
+        );
+        let compute = |stream: &Stream| together(stream).map(|(_, gradient)| gradient);
+        assert_near(
+            &both(compute, &what),
+            &gradient,
             bound,
-            &format!("gradient of {what}"),
+            &format!("gradient of {what}, together"),
         );
     }
 }
@@ -123,4 +138,44 @@ fn labels_of_other_types_and_none_that_count() {
     let plain = x.expr().cross_entropy_backward(Axis(1), &labels, 1.0).eval().unwrap();
     let times: Vec<f32> = elements(&plain).iter().map(|x| x * 1024.0).collect();
     assert_eq!(elements(&scaled), times);
+}
+
+/// Along an axis that is not the last, of a row that does not count and has NaN, of none that count, and of none at all.
+#[test]
+fn loss_and_gradient_together() {
+    let x = upload(
+        &numbers::<f64>(&[3, 4, 2], 18)
+            .into_dimensionality::<ndarray::Ix3>()
+            .unwrap(),
+    );
+    let labels = upload(&array![[0, 3], [-1, 2], [4, 1]]);
+    let (loss, gradient) = x.expr().cross_entropy_with_gradient(Axis(1), &labels, 2.0).unwrap();
+    let wanted = x.expr().cross_entropy(Axis(1), &labels).eval().unwrap();
+    assert!((elements(&loss)[0] - elements(&wanted)[0]).abs() < 1e-14);
+    let wanted = x.expr().cross_entropy_backward(Axis(1), &labels, 2.0).eval().unwrap();
+    assert_eq!(gradient.shape(), [3, 4, 2]);
+    let mut pairs = elements(&gradient).into_iter().zip(elements(&wanted));
+    assert!(pairs.all(|(a, b)| (a - b).abs() < 1e-14));
+
+    let x = upload(&array![[0.0f32, 1.0, 2.0], [f32::NAN, 0.0, 0.0]]);
+    let of = |labels: [i64; 2]| {
+        let labels = upload(&Array1::from(labels.to_vec()));
+        let (loss, gradient) = x.expr().cross_entropy_with_gradient(Axis(1), &labels, 1.0).unwrap();
+        (elements(&loss)[0], elements(&gradient))
+    };
+    let (loss, gradient) = of([2, -1]);
+    assert!((loss - 0.407_605_96).abs() < 1e-6);
+    assert!((gradient[2] + 0.334_759_06).abs() < 1e-6 && gradient[3..] == [0.0; 3]);
+    let (loss, gradient) = of([-1, 3]);
+    assert!(loss.is_nan() && gradient == [0.0; 6]);
+
+    let nothing = upload(&Array2::<f32>::zeros((0, 3)));
+    let labels = upload(&Array1::<i64>::zeros(0));
+    let (loss, gradient) = nothing
+        .expr()
+        .cross_entropy_with_gradient(Axis(1), &labels, 1.0)
+        .unwrap();
+    assert!(elements(&loss)[0].is_nan() && gradient.is_empty());
+    let error = x.expr().cross_entropy_with_gradient(Axis(1), &labels, 1.0).unwrap_err();
+    assert!(error.to_string().contains("labels of shape [0]"), "{error}");
 }

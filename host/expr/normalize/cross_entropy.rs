@@ -9,14 +9,23 @@ use ndarray::{Axis, Ix0, RemoveAxis};
 
 use super::softmax::{OF_SUMS, shifted, softmax};
 use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_type};
+use crate::array::DeviceArray;
+use crate::error::Result as OnDevice;
 use crate::expr::Expr;
+use crate::expr::eval::{dim, home, run};
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Binary, Ternary, Unary};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
 use crate::expr::graph::{Node, Part, binary, cast, ternary, unary, with_type};
 use crate::expr::operand::Operand;
+use crate::expr::plan::run::uninit_shape;
+use crate::expr::reductions::with_axes;
 use crate::expr::value::Value;
+use crate::stream::Stream;
+
+/// A loss, and the gradient by the logits.
+type LossAndGradient<T, D> = (DeviceArray<T, Ix0>, DeviceArray<T, D>);
 
 /// Cross-entropy, computed in `f32` of 16-bit floats and rounded once.
 impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
@@ -77,6 +86,65 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
         let gradient = |x: Number<'a>| cross_entropy_backward(&x, axis.0, &labels?, &gradient?);
         Self::of(self.part.clone().and_then(gradient))
     }
+
+    /// [`cross_entropy`](Self::cross_entropy) and its [gradient](Self::cross_entropy_backward) as arrays, for a step of training: what
+    /// both need of a row, its largest number and the sum of its exponentials, is found once, and kept.
+    ///
+    /// So the logits are read twice and the gradient is written, whatever the length of rows, where two evaluations read what one block
+    /// has no room for up to five times. Three kernels: of rows, of what they add up to, and of elements. Results are those of
+    /// the two, but that sums of long rows may be rounded otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As those of the two, and of [`eval`](Self::eval).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let logits = DeviceArray::from_ndarray(stream, &array![[0.0f32, 0.0], [0.0, 3f32.ln()], [5.0, 7.0]])?;
+    /// let labels = DeviceArray::from_ndarray(stream, &array![0, 1, -1])?;
+    /// let (loss, gradient) = logits.expr().cross_entropy_with_gradient(Axis(1), &labels, 1.0)?;
+    /// assert!((loss.to_ndarray()?.into_scalar() - (2f32.ln() - 0.75f32.ln()) / 2.0).abs() < 1e-6);
+    /// let wanted = array![[-0.25, 0.25], [0.125, -0.125], [0.0, 0.0]];
+    /// assert!((gradient.to_ndarray()? - wanted).iter().all(|off| off.abs() < 1e-6));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cross_entropy_with_gradient(
+        &self,
+        axis: Axis,
+        labels: impl Operand<'a, i64, Together = i64, Dim = D::Smaller>,
+        gradient: impl Operand<'a, T, Dim = Ix0>,
+    ) -> OnDevice<LossAndGradient<T::Element, D>> {
+        let x = self.part.clone()?;
+        let (labels, gradient) = (labels.operand().0?, gradient.operand().0?);
+        let labels = Labels::new("cross_entropy_with_gradient", &x, axis.0, &labels)?;
+        let ty = wide_type(&[&x, &gradient]);
+        let wide = cast(Arc::clone(&x), ty)?;
+        let stream = home(&x)?;
+        let rows = Rows::new(&wide, axis.0, &labels)?.evaluated(&stream)?;
+
+        let loss = cast(rows.loss(&labels)?, x.ty)?;
+        let of_row = div(&cast(gradient, ty)?, &labels.count(ty)?)?;
+        let loss_array = DeviceArray::uninit(&stream, Ix0())?;
+        let of_row_array = uninit_shape(&stream, ty, &[])?;
+        run(&stream, &[&loss, &of_row], &[&&*loss_array, &*of_row_array])?;
+
+        let largest = with_axes(&rows.largest, &[axis.0]);
+        let powers = unary(Unary::Exp, sub(&wide, &largest)?)?;
+        let softmax = div(&powers, &with_axes(&rows.total, &[axis.0]))?;
+        let of_row = Node::of_array(of_row_array, ty);
+        let root = gradient_of(&softmax, axis.0, &labels, &of_row, x.ty)?;
+        let array = DeviceArray::uninit(&stream, dim(&x.shape))?;
+        run(&stream, &[&root], &[&&*array])?;
+        Ok((loss_array, array))
+    }
 }
 
 /// The labels of logits.
@@ -116,23 +184,68 @@ impl<'a> Labels<'a> {
     }
 }
 
+/// What the loss and its gradient have of each row.
+struct Rows<'a> {
+    largest: Number<'a>,
+    /// Of the exponentials of what is less the largest.
+    total: Number<'a>,
+    /// The logit of the label.
+    of_label: Number<'a>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(wide: &Number<'a>, axis: usize, labels: &Labels<'a>) -> Result<Self, Problem> {
+        let [_, largest, total] = shifted(wide, &[axis], OF_SUMS)?;
+        // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
+        let of_label = ternary(
+            Ternary::Select,
+            [
+                Arc::clone(&labels.are_labels),
+                Arc::clone(wide),
+                constant(0.0, wide.ty)?,
+            ],
+        )?;
+        let of_label = reduced(Operator::Sum, &of_label, &[axis])?;
+        Ok(Self {
+            largest,
+            total,
+            of_label,
+        })
+    }
+
+    /// The same as arrays: by one kernel, unless few rows are so long that several blocks share one.
+    fn evaluated(self, stream: &Stream) -> OnDevice<Self> {
+        let roots = [self.largest, self.total, self.of_label];
+        let arrays = roots.each_ref().map(|root| uninit_shape(stream, root.ty, &root.shape));
+        let [a, b, c] = arrays;
+        let arrays = [a?, b?, c?];
+        run(stream, &roots.each_ref(), &arrays.each_ref().map(|array| &**array))?;
+        let [largest, total, of_label] = arrays.map(|array| Node::of_array(array, roots[0].ty));
+        Ok(Self {
+            largest,
+            total,
+            of_label,
+        })
+    }
+
+    /// The mean of the rows whose label is a class.
+    fn loss(&self, labels: &Labels<'a>) -> Part<'a> {
+        let logarithms = sub(
+            &sub(&self.of_label, &self.largest)?,
+            &unary(Unary::Ln, Arc::clone(&self.total))?,
+        )?;
+        let of_rows = unary(Unary::Neg, logarithms)?;
+        let zero = constant(0.0, of_rows.ty)?;
+        let counted = ternary(Ternary::Select, [Arc::clone(&labels.are_classes), of_rows, zero])?;
+        let axes: Vec<usize> = (0..counted.shape.len()).collect();
+        let total = reduced(Operator::Sum, &counted, &axes)?;
+        div(&total, &labels.count(total.ty)?)
+    }
+}
+
 fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'a> {
     let labels = Labels::new("cross_entropy", x, axis, labels)?;
-    let wide = wide(x)?;
-    let zero = constant(0.0, wide.ty)?;
-    let [_, largest, total] = shifted(&wide, &[axis], OF_SUMS)?;
-    // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
-    let of_label = ternary(
-        Ternary::Select,
-        [Arc::clone(&labels.are_labels), wide, Arc::clone(&zero)],
-    )?;
-    let of_label = reduced(Operator::Sum, &of_label, &[axis])?;
-    let logarithms = sub(&sub(&of_label, &largest)?, &unary(Unary::Ln, total)?)?;
-    let of_rows = unary(Unary::Neg, logarithms)?;
-    let counted = ternary(Ternary::Select, [Arc::clone(&labels.are_classes), of_rows, zero])?;
-    let axes: Vec<usize> = (0..counted.shape.len()).collect();
-    let total = reduced(Operator::Sum, &counted, &axes)?;
-    cast(div(&total, &labels.count(total.ty)?)?, x.ty)
+    cast(Rows::new(&wide(x)?, axis, &labels)?.loss(&labels)?, x.ty)
 }
 
 fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, gradient: &Number<'a>) -> Part<'a> {
@@ -140,11 +253,20 @@ fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, 
     let ty = wide_type(&[x, gradient]);
     let of_row = div(&cast(Arc::clone(gradient), ty)?, &labels.count(ty)?)?;
     let wide = cast(Arc::clone(x), ty)?;
-    let distance = sub(&softmax(&wide, &[axis])?, &cast(labels.are_labels, ty)?)?;
-    let counted = mul(&distance, &of_row)?;
+    gradient_of(&softmax(&wide, &[axis])?, axis, &labels, &of_row, x.ty)
+}
+
+/// The gradient by the logits, of their softmax and what a row counts, in a type.
+fn gradient_of<'a>(
+    softmax: &Number<'a>,
+    axis: usize,
+    labels: &Labels<'a>,
+    of_row: &Number<'a>,
+    ty: ScalarType,
+) -> Part<'a> {
+    let distance = sub(softmax, &cast(Arc::clone(&labels.are_labels), softmax.ty)?)?;
+    let counted = mul(&distance, of_row)?;
     let are_classes = insert_axis(&labels.are_classes, axis);
-    cast(
-        ternary(Ternary::Select, [are_classes, counted, constant(0.0, ty)?])?,
-        x.ty,
-    )
+    let zero = constant(0.0, softmax.ty)?;
+    cast(ternary(Ternary::Select, [are_classes, counted, zero])?, ty)
 }
