@@ -2,8 +2,9 @@
 //! How long the convolutions of layers.txt and their gradients take on the device, in bf16, with channels last:
 //! `cargo bench --bench layers [-- PART...]`, of those whose names have one of these parts.
 //!
-//! `--unchecked` leaves out the checks. Prints a line for each layer and direction: the median of 30 calls in microseconds. Some elements of each result are checked
-//! against sums in f64. benches/peers/layers.py prints the same of PyTorch.
+//! `--unchecked` leaves out the checks, and `--small` has a few places of one image of each, as the simulated GPU has, for
+//! compute-sanitizer. Prints a line for each layer and direction: the median of 30 calls in microseconds. Some elements of each result
+//! are checked against sums in f64. benches/peers/layers.py prints the same of PyTorch.
 
 use ndarray::IxDyn;
 use warpsmith::{Device, DeviceArray, Generator, bf16};
@@ -196,7 +197,8 @@ impl Layer {
 }
 
 fn main() -> anyhow::Result<()> {
-    let is_checked = !std::env::args().any(|arg| arg == "--unchecked");
+    let has = |option: &str| std::env::args().any(|arg| arg == option);
+    let is_checked = !has("--unchecked");
     let parts: Vec<String> = std::env::args()
         .skip(1)
         .filter(|part| !part.starts_with("--"))
@@ -206,14 +208,14 @@ fn main() -> anyhow::Result<()> {
         device if device.is_simulator() => Device::simulated_hopper(),
         device => device,
     };
-    let bench = Bench::new(&device, if device.is_simulator() { 1 } else { 30 });
+    let is_small = device.is_simulator() || has("--small");
+    let bench = Bench::new(&device, if is_small { 1 } else { 30 });
     let lines = include_str!("layers.txt").lines().filter(|line| !line.starts_with('#'));
     for mut layer in lines.map(Layer::parse) {
         if !parts.is_empty() && !parts.iter().any(|part| layer.name.contains(part)) {
             continue;
         }
-        if device.is_simulator() {
-            // Small ones, that it runs at all.
+        if is_small {
             layer.images = 1;
             for (place, tap) in layer.places.iter_mut().zip(&layer.taps) {
                 *place = (*place).min(tap + 5);
