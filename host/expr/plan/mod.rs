@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Elements, Kind, Node, Reduced, Reduction};
 use crate::expr::program::lower::Reducing;
-use crate::expr::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2, Words};
+use crate::expr::program::{Form, GROUP, MOST_WARPS_LOG2, WARP_LOG2, Words};
 use crate::expr::ptx;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
@@ -284,6 +284,12 @@ const BLOCKS: usize = 2048;
 const MOST_PARTS: usize = 1 << 15;
 const PART_BYTES: usize = 32 << 10;
 
+/// The warps that share rows side by side, as a power of two, unless arrays are large.
+const COLUMN_LANES_LOG2: u8 = 3;
+
+/// The bytes of a part of rows that lie side by side, of large arrays.
+const LONG_PART_BYTES: usize = if cfg!(test) { 64 } else { 4 * PART_BYTES };
+
 /// The threads of a row in a loop that reads it once, as a power of two.
 const LOOP_LOG2: u8 = 8;
 
@@ -356,12 +362,7 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
 fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let (len, rows) = (reducing.row_len(), reducing.rows());
     if reducing.has_neighbours_in_rows(FEW_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
-        let blocks = rows.div_ceil(GROUP << WARP_LOG2);
-        let in_flight = most_groups(reducing, MOST_CALLS).min(GROUPS) as u8;
-        return (
-            Form::Columns { in_flight },
-            parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES),
-        );
+        return by_columns(reducing);
     }
     if let Some(form) = at_once(reducing, LOOP_LOG2) {
         return (form, ONE_PART);
@@ -375,6 +376,26 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
     let most = (bytes / PART_BYTES).clamp(BLOCKS, MOST_PARTS);
     (looped(reducing, LOOP_LOG2), parts(len, most / rows.max(1), least))
+}
+
+/// The form of rows that lie side by side, and their parts: of large arrays by the largest blocks, each of which goes through a
+/// piece that is four times as long as that of a block of 8 warps, so that these leave neither more numbers nor fewer blocks.
+fn by_columns(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
+    let (len, rows) = (reducing.row_len(), reducing.rows());
+    let blocks = rows.div_ceil(GROUP << WARP_LOG2).max(1);
+    let in_flight = most_groups(reducing, MOST_CALLS).min(GROUPS) as u8;
+    let form = |lanes_log2| Form::Columns { in_flight, lanes_log2 };
+    let least = |form: Form| 8 * form.lanes();
+    let (few, many) = (form(COLUMN_LANES_LOG2), form(MOST_WARPS_LOG2));
+    let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
+    let pieces = (bytes / LONG_PART_BYTES).min(MOST_PARTS);
+    // So many warps have shared memory for one number of each element.
+    let is_large =
+        pieces >= BLOCKS && len >= least(many) && reducing.numbers() == 1 && usize::from(in_flight) == GROUPS;
+    match is_large {
+        true => (many, parts(len, pieces / blocks, least(many))),
+        false => (few, parts(len, BLOCKS / blocks, least(few))),
+    }
 }
 
 /// At most `most` parts of a row, of a multiple of `least` elements each.

@@ -518,7 +518,6 @@ impl<'s, 'a> Steps<'s, 'a> {
         if program.transposed && ptx::has_tiles(&program, &lengths) {
             turn(&mut program, &inputs, &strides);
         }
-        program.vectors = ptx::vectors(&program, &lengths);
         let later = scalars.iter().enumerate().filter_map(|(at, number)| match number {
             Number::Known(_) => None,
             Number::Later(place) => Some((at, *place)),
@@ -540,8 +539,8 @@ impl<'s, 'a> Steps<'s, 'a> {
             strides,
             parts: (1, ptx::MOST),
         };
-        lowered.program.streamed = lowered.streamed();
-        lowered.program.either_way = lowered.either_way();
+        lowered.suit_cache();
+        lowered.program.vectors = ptx::vectors(&lowered.program, &lowered.lengths);
         lowered
     }
 }

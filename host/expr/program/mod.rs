@@ -82,6 +82,9 @@ pub(crate) struct Program {
     /// How many vectors each thread has, where that is known of all of them.
     pub vectors: Vectors,
     pub inputs: Vec<Input>,
+    /// Whether so many of the inputs are several times the second-level cache that each access is of a word: see
+    /// [`Lowered::is_by_words`](lower::Lowered::is_by_words).
+    pub by_words: bool,
     /// Inputs whose lines the second-level cache [evicts last](mod@crate::expr::ptx::stream). They lie in C order, and blocks go
     /// through them in that order.
     pub streamed: Vec<u16>,
@@ -145,9 +148,9 @@ pub(crate) enum Form {
     /// read in each pass. Without a loop, where that is 0, there are no more, nor fewer if the thread has all that it could; else
     /// `held` is a multiple of it.
     Rows { lanes_log2: u8, held: u8, looped: u8 },
-    /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one. Of a row, a
-    /// thread has so many elements at a time.
-    Columns { in_flight: u8 },
+    /// Rows lie along the first axis, and a warp has rows that are neighbours along the last one. Of `1 << lanes_log2` warps
+    /// each has so many elements of them at a time.
+    Columns { in_flight: u8, lanes_log2: u8 },
 }
 
 /// The 4-byte words of an element in a thread's registers: see [`Program::words`].
@@ -163,8 +166,8 @@ pub(crate) struct Words {
 /// Neighbours that belong to one thread.
 pub(crate) const GROUP: usize = 4;
 
-/// The lanes of a row in [`Form::Columns`].
-pub(crate) const COLUMN_LANES: usize = 8;
+/// The most warps of a block, as a power of two.
+pub(crate) const MOST_WARPS_LOG2: u8 = 5;
 
 /// Threads of a warp, as a power of two.
 pub(crate) const WARP_LOG2: u8 = 5;
@@ -172,13 +175,22 @@ pub(crate) const WARP_LOG2: u8 = 5;
 impl Form {
     /// The lane at each place of the tree: a group's four, then a warp's threads, then its warps are nearest to its leaves.
     pub(crate) fn order(self) -> Vec<usize> {
-        let Self::Rows { lanes_log2, .. } = self else {
-            return (0..COLUMN_LANES).collect();
+        let lanes_log2 = match self {
+            Self::Rows { lanes_log2, .. } => lanes_log2,
+            Self::Columns { .. } => return (0..self.lanes()).collect(),
         };
         let threads = 1usize << lanes_log2.min(WARP_LOG2);
         let warps = (1usize << lanes_log2) / threads;
         let places = (0..GROUP).flat_map(|k| (0..threads).flat_map(move |t| (0..warps).map(move |w| (k, t, w))));
         places.map(|(k, t, w)| (w * threads + t) * GROUP + k).collect()
+    }
+
+    /// The lanes of a row.
+    pub(crate) fn lanes(self) -> usize {
+        match self {
+            Self::Rows { lanes_log2, .. } => GROUP << lanes_log2,
+            Self::Columns { lanes_log2, .. } => 1 << lanes_log2,
+        }
     }
 
     /// The elements of a row that its threads have at a time.
@@ -192,8 +204,13 @@ impl Form {
                 let groups = if looped > 0 { looped } else { held };
                 (usize::from(groups) * GROUP) << lanes_log2
             }
-            Self::Columns { in_flight } => usize::from(in_flight) * COLUMN_LANES,
+            Self::Columns { in_flight, .. } => usize::from(in_flight) * self.lanes(),
         }
+    }
+
+    /// Whether rows lie side by side, in blocks as large arrays have them: nothing is read twice, by whoever.
+    pub(crate) fn has_large_columns(self) -> bool {
+        matches!(self, Self::Columns { lanes_log2, .. } if lanes_log2 == MOST_WARPS_LOG2)
     }
 
     /// Whether rows lie side by side.

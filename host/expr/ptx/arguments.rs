@@ -11,6 +11,9 @@ use crate::launch::LaunchConfig;
 /// Threads of a block.
 pub(super) const THREADS: u32 = 256;
 
+/// Threads of a block of a program that [goes by words](Program::by_words).
+const THREADS_BY_WORDS: u32 = 128;
+
 /// Threads of a block that has a tile of [vectors](TILE_VECTORS_LOG2).
 const THREADS_OF_TILE: u32 = 1 << (TILE_VECTORS_LOG2 + VECTORS_HEIGHT_LOG2);
 
@@ -106,7 +109,7 @@ pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors 
     };
     let vector = vector_len(program);
     let has_pairs = is_paired(program) && len >= LEAST_PAIRED * vector;
-    let of_block = vector * THREADS as usize * if has_pairs { 2 } else { 1 };
+    let of_block = vector * threads(program) as usize * if has_pairs { 2 } else { 1 };
     match len > 0 && len.is_multiple_of(of_block) {
         true if has_pairs => Vectors::Two,
         true => Vectors::One,
@@ -134,6 +137,7 @@ pub(super) fn threads(program: &Program) -> u32 {
     match program.transposed && program.aligned {
         true if program.has_turned() => 1 << (TURNED_VECTORS_LOG2 + VECTORS_HEIGHT_LOG2),
         true => THREADS_OF_TILE,
+        false if program.by_words => THREADS_BY_WORDS,
         false => THREADS,
     }
 }
@@ -535,7 +539,8 @@ pub(in crate::expr) fn config(program: &Program, lengths: &[usize], parts: Parts
 pub(super) fn block_threads(form: Form) -> u32 {
     match form {
         Form::Rows { lanes_log2, .. } if lanes_log2 > WARP_LOG2 => 1 << lanes_log2,
-        _ => THREADS,
+        Form::Rows { .. } => THREADS,
+        Form::Columns { lanes_log2, .. } => 1 << (lanes_log2 + WARP_LOG2),
     }
 }
 

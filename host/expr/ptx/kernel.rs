@@ -51,6 +51,8 @@ pub(super) struct Newer {
     has_extremes: bool,
     /// Whether inputs are [streamed](Program::streamed).
     has_streams: bool,
+    /// Whether elements are loaded that the first-level cache is not to keep.
+    once: bool,
 }
 
 /// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
@@ -62,13 +64,18 @@ impl Newer {
             operations: Operation::all(program, capability),
             has_extremes: has_extremes(program, capability),
             has_streams: !program.streamed.is_empty() && capability >= POLICIES.0,
+            once: program
+                .reduce
+                .as_ref()
+                .is_some_and(|reduce| reduce.form.has_large_columns())
+                && capability >= POLICIES.0,
         }
     }
 
     /// What it takes, if it takes more than every GPU has.
     fn least(&self) -> Option<Least> {
         let is_newer = self.has_extremes || self.operations.iter().flatten().any(Operation::is_newer);
-        match self.has_streams {
+        match self.has_streams || self.once {
             true => Some(POLICIES),
             false => is_newer.then_some(AMPERE),
         }
@@ -92,6 +99,7 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
         callees,
         operations: &newer.operations,
         streaming: None,
+        once: newer.once,
     };
     if newer.has_streams {
         kernel.streaming = Some(Streaming::new(&kernel, &mut writer));
@@ -120,6 +128,7 @@ pub(super) struct Kernel<'a> {
     pub callees: &'a [Callee<'a>],
     pub operations: &'a [Option<Operation>],
     pub streaming: Option<Streaming>,
+    pub once: bool,
 }
 
 impl Kernel<'_> {
@@ -257,11 +266,12 @@ impl Kernel<'_> {
         let len = vector_len(self.program);
         let block = self.block_number(Axis::X, writer);
         let thread = writer.new_word("mov.u32", "%tid.x");
-        let first = writer.new_word("mad.lo.s32", format_args!("{block}, {}, {thread}", vectors * THREADS));
+        let threads = threads(self.program);
+        let first = writer.new_word("mad.lo.s32", format_args!("{block}, {}, {thread}", vectors * threads));
         let span = |k: u32| {
             let vector = match k {
                 0 => first,
-                _ => writer.new_word("add.s32", format_args!("{first}, {}", k * THREADS)),
+                _ => writer.new_word("add.s32", format_args!("{first}, {}", k * threads)),
             };
             let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {len}"));
             [self.vector(column)]
@@ -370,6 +380,7 @@ impl Kernel<'_> {
             callees,
             operations,
             streaming,
+            once,
         } = *self;
         Elements {
             program,
@@ -379,6 +390,7 @@ impl Kernel<'_> {
             row,
             spans,
             streaming,
+            once,
             turned: None,
         }
     }

@@ -15,15 +15,18 @@ pub(super) struct Loaded {
     registers: Vec<Register>,
 }
 
-/// Loads `len` neighbours at `address`, a multiple of their size together: 1 to 16 elements, at most 16 bytes. The second-level
-/// cache treats them by that policy.
-pub(super) fn load(
-    ty: ScalarType,
-    len: usize,
-    address: Register,
-    policy: Option<Register>,
-    writer: &mut Writer,
-) -> Loaded {
+/// What caches are told of what is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hint {
+    None,
+    /// How the second-level cache treats it, 64 bits.
+    Policy(Register),
+    /// Not to keep it in the first level.
+    Once,
+}
+
+/// Loads `len` neighbours at `address`, a multiple of their size together: 1 to 16 elements, at most 16 bytes.
+pub(super) fn load(ty: ScalarType, len: usize, address: Register, hint: Hint, writer: &mut Writer) -> Loaded {
     let (count, access) = accesses(ty, len);
     let new = |writer: &mut Writer| {
         if ty.bytes() == 8 {
@@ -35,11 +38,12 @@ pub(super) fn load(
     let registers: Vec<Register> = (0..count).map(|_| new(writer)).collect();
     // Smaller than a register, `.u` says that the upper bits become 0.
     let all = list(&registers);
-    match policy {
-        None => writer.line(format_args!("ld.global{access} {all}, [{address}]")),
-        Some(policy) => writer.line(format_args!(
+    match hint {
+        Hint::None => writer.line(format_args!("ld.global{access} {all}, [{address}]")),
+        Hint::Policy(policy) => writer.line(format_args!(
             "ld.global.L2::cache_hint{access} {all}, [{address}], {policy}"
         )),
+        Hint::Once => writer.line(format_args!("ld.global.L1::no_allocate{access} {all}, [{address}]")),
     }
     Loaded { ty, len, registers }
 }

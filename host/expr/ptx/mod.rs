@@ -18,6 +18,7 @@
 //!   with one axis, what is left behind the last vector is taken one by one, by threads of its own. Where such a program has
 //!   much to compute, and its array is long and of whole vectors, a thread has two of them. Where full blocks have all elements,
 //!   the program says so ([`Vectors`](super::program::Vectors)), and no thread has bounds, nor the code for single elements.
+//!   Of many arrays that are several times the cache a thread has a word each ([`Program::by_words`]).
 //! * *Spread*, where it is not: a thread has up to 4 elements of a row, as far apart as there are threads beside it, so that
 //!   neighbouring threads access neighbouring elements. A thread that has fewer computes its first one again in their place,
 //!   which leaves no branches and no second copy of the code, and stores it once.
@@ -87,6 +88,9 @@ impl Malformed {
 /// Bytes of a vector of the largest elements: what matters of an address is where between such vectors it is.
 pub(super) const ACCESS: usize = 16;
 
+/// Bytes of an access where a program [goes by words](Program::by_words), whose elements are none longer.
+const WORD: usize = 4;
+
 /// The most calls that a thread's code has where its vectors are of more than [`SHORT`] elements. The code grows with both,
 /// and with it the time that the driver's compiler takes, while wider accesses of bytes and halves gain a tenth.
 const CALLS: usize = 64;
@@ -107,7 +111,8 @@ pub(super) fn vector_len(program: &Program) -> usize {
         .filter(|(output, _)| !is_alone(*output));
     let outputs = outputs.map(|(_, &value)| program.types[usize::from(value)]);
     let sizes = rows.map(|input| input.ty).chain(outputs).map(|ty| ty.bytes());
-    let mut len = ACCESS / sizes.max().unwrap_or(ACCESS);
+    let access = if program.by_words { WORD } else { ACCESS };
+    let mut len = access / sizes.max().unwrap_or(access);
     if reduce.is_some() {
         return len.min(GROUP);
     }

@@ -261,6 +261,7 @@ impl<'a> Entry<'a> {
             callees,
             operations,
             streaming: None,
+            once: false,
         });
         let body = Rewriting::new(self, copied, called)?.write()?;
         Ok(self.head(&block)? + "{\n" + &body + "}\n")

@@ -12,7 +12,7 @@ use super::divide::{Numerators, by_one, is_division};
 use super::exponential::{exponentials, is_exponential};
 use super::halves::Operation;
 use super::inline::Callee;
-use super::memory::{self, Loaded};
+use super::memory::{self, Hint, Loaded};
 use super::stream::Streaming;
 use super::turned::Turned;
 use super::writer::{Register, Writer, register_bits};
@@ -51,6 +51,8 @@ pub(super) struct Elements<'a> {
     pub spans: &'a [Span],
     /// How inputs are loaded that are streamed, if some are.
     pub streaming: Option<Streaming>,
+    /// Whether neighbours are loaded that nobody reads again soon.
+    pub once: bool,
     /// What a thread loads for others, where inputs are [turned](Layout::Turned).
     pub turned: Option<&'a Turned>,
 }
@@ -248,7 +250,7 @@ impl Elements<'_> {
     fn load(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
         let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
         match self.program.inputs[input].layout {
-            Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, None, writer)],
+            Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, Hint::None, writer)],
             Layout::Rows => {
                 let load = |span: &Span| {
                     let address = element(row, span.column, ty, writer);
@@ -264,9 +266,10 @@ impl Elements<'_> {
     fn load_in_rows(&self, input: usize, len: usize, address: Register, writer: &mut Writer) -> Loaded {
         let ty = self.program.inputs[input].ty;
         let Some((streaming, back)) = self.streaming.zip(self.block.back(input)) else {
-            return memory::load(ty, len, address, None, writer);
+            let hint = if self.once { Hint::Once } else { Hint::None };
+            return memory::load(ty, len, address, hint, writer);
         };
-        let loaded = memory::load(ty, len, address, Some(streaming.policy), writer);
+        let loaded = memory::load(ty, len, address, Hint::Policy(streaming.policy), writer);
         let back = writer.new_double("ld.param.b64", format_args!("[{}+{back}]", super::kernel::PARAMETER));
         streaming.release(address, back, writer);
         loaded
@@ -285,7 +288,7 @@ impl Elements<'_> {
                 if k > 0 {
                     address = writer.new_double("add.s64", format_args!("{address}, {stride}"));
                 }
-                loaded.push(memory::load(ty, 1, address, None, writer));
+                loaded.push(memory::load(ty, 1, address, Hint::None, writer));
             }
         }
         loaded

@@ -10,7 +10,7 @@ use cuda_std::scalar::ScalarType;
 
 use super::arguments::{Block, TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2};
 use super::kernel::{Kernel, PARAMETER};
-use super::memory::{self, Loaded};
+use super::memory::{self, Hint, Loaded};
 use super::steps::{Inputs, Row};
 use super::writer::{Register, Writer};
 use crate::expr::program::Program;
@@ -129,7 +129,7 @@ impl Turned {
             format_args!("{column}, {stride}, {}", self.row.inputs[input]),
         );
         let ty = program.inputs[input].ty;
-        (ty, memory::load(ty, 1 << VECTOR_LOG2, address, None, writer))
+        (ty, memory::load(ty, 1 << VECTOR_LOG2, address, Hint::None, writer))
     }
 
     /// Gives these inputs, of which the thread has loaded vectors, its own elements.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows side by side: a warp has neighbouring ones, and eight warps share their elements.
+//! Rows side by side: a warp has neighbouring ones, and the warps of a block share their elements.
 
 use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
-use crate::expr::program::{COLUMN_LANES, Layout, Step, WARP_LOG2};
+use crate::expr::program::{Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
 use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::{Row, Span, Values};
@@ -76,7 +76,7 @@ impl Folding<'_> {
             .collect();
         let mut loaded = Vec::with_capacity(in_flight);
         for k in 0..in_flight {
-            let at = writer.new_word("add.s32", format_args!("{place}, {}", k * COLUMN_LANES));
+            let at = writer.new_word("add.s32", format_args!("{place}, {}", k * self.reduce.form.lanes()));
             let (at, exists) = match self.reduce.is_whole {
                 true => (at, None),
                 false => {
@@ -113,7 +113,7 @@ impl Folding<'_> {
         {
             writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
         }
-        writer.line(format_args!("add.s32 {place}, {place}, {}", in_flight * COLUMN_LANES));
+        writer.line(format_args!("add.s32 {place}, {place}, {}", self.reduce.form.step()));
         writer.line("bra.uni $pass");
         writer.mark("$passed:");
         Ok(chains)
@@ -148,7 +148,7 @@ impl Folding<'_> {
         (share, within): (Register, Register),
         writer: &mut Writer,
     ) -> Result<Vec<Vec<Numbers>>, Malformed> {
-        let width = columns_of_block(self.kernel.program);
+        let (width, lanes) = (columns_of_block(self.kernel.program), self.reduce.form.lanes());
         let base = writer.new_word("mov.u32", SHARED);
         let column = writer.new_word("mad.lo.s32", format_args!("{within}, {NUMBER}, {base}"));
         let own = writer.new_word("mad.lo.s32", format_args!("{share}, {}, {column}", width * NUMBER));
@@ -159,7 +159,7 @@ impl Folding<'_> {
                     let (bits, offset) = (column[number].bits(), at + k * NUMBER);
                     writer.line(format_args!("st.shared.b{bits} [{own}+{offset}], {}", column[number]));
                 }
-                at += COLUMN_LANES * width * NUMBER;
+                at += lanes * width * NUMBER;
             }
         }
         writer.local(format!(".shared .align 8 .b8 {SHARED}[{at}]"));
@@ -170,7 +170,7 @@ impl Folding<'_> {
         let mut combined = Vec::with_capacity(folds.len());
         for (&number, columns) in folds.iter().zip(&chains) {
             let fold = &self.kernel.program.folds[number];
-            let of_number = COLUMN_LANES * width * NUMBER;
+            let of_number = lanes * width * NUMBER;
             let mut of_columns = Vec::with_capacity(columns.len());
             for (k, numbers) in columns.iter().enumerate() {
                 let load = |lane: usize, writer: &mut Writer| -> Numbers {
@@ -179,14 +179,14 @@ impl Folding<'_> {
                     all.map(|(number, register)| load_shared(register.bits(), column, offset(number), writer))
                         .collect()
                 };
-                let mut lanes: Vec<Numbers> = (0..COLUMN_LANES).map(|lane| load(lane, writer)).collect();
-                while lanes.len() > 1 {
-                    let second = lanes.split_off(lanes.len() / 2);
-                    for (a, b) in lanes.iter_mut().zip(second) {
+                let mut loaded: Vec<Numbers> = (0..lanes).map(|lane| load(lane, writer)).collect();
+                while loaded.len() > 1 {
+                    let second = loaded.split_off(loaded.len() / 2);
+                    for (a, b) in loaded.iter_mut().zip(second) {
                         *a = self.combine(fold, a, &b, writer)?;
                     }
                 }
-                let numbers = lanes.swap_remove(0).into_iter();
+                let numbers = loaded.swap_remove(0).into_iter();
                 of_columns.push(
                     numbers
                         .map(|of_column| self.finish(number, of_column, writer))

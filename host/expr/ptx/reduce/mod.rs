@@ -7,7 +7,7 @@
 //! depends on another one once more, and find it in the cache. A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
 //! block by way of shared memory. Everybody has the row's numbers then, and computes what they are needed for.
 //!
-//! Where neighbours belong to different rows, a warp has as many rows side by side, and eight warps share the elements.
+//! Where neighbours belong to different rows, a warp has as many rows side by side, and the warps of a block share the elements.
 //!
 //! A row that has more than a block's elements can have several parts; then what is stored are the numbers of each part.
 
@@ -86,7 +86,7 @@ impl<'a> Folding<'a> {
                 held,
                 looped,
             } => self.rows(lanes_log2, (usize::from(held), usize::from(looped)), writer),
-            Form::Columns { in_flight } => self.columns(usize::from(in_flight), writer),
+            Form::Columns { in_flight, .. } => self.columns(usize::from(in_flight), writer),
         }
     }
 

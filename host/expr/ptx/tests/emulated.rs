@@ -11,7 +11,7 @@ use super::reading::read_again;
 use crate::backend::DeviceFnInfo;
 use crate::expr::kernel::pieces;
 use crate::expr::program::lower::Lowered;
-use crate::expr::program::{MAX_ARGUMENTS, Program};
+use crate::expr::program::{Form, MAX_ARGUMENTS, Program};
 use crate::expr::ptx::begin_with_last;
 use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;
@@ -363,6 +363,61 @@ fn streams_are_what_is_several_times_the_cache() {
     // Of each shape what makes its numbers, twice, and three results.
     let wanted = [0, 0, 2, 1, 1].repeat(5);
     assert_eq!(streams, [&wanted[..], &[0, 0, 0]].concat());
+}
+
+fn sum_of(arrays: &[DeviceArray<f32, Ix3>]) -> Expr<'_, f32, Ix3> {
+    arrays.iter().skip(1).fold(arrays[0].expr(), |sum, x| sum + x)
+}
+
+/// As many arrays as are read by words: in full blocks and not, beside a row, from an element between vectors on, and of
+/// what other sizes are with them, or fewer.
+fn many_arrays(stream: &Stream) -> Result<()> {
+    for shape in [[1, 1, 2048], [1, 1, 2049], [1, 5, 1000]] {
+        let arrays = (0..6).map(|_| numbers(stream, shape)).collect::<Result<Vec<_>>>()?;
+        sum_of(&arrays).eval()?;
+        (sum_of(&arrays) * &arrays[0].slice(s![.., ..1, ..])?).eval()?;
+        let parts = arrays.iter().map(|array| array.slice(s![.., .., 1..]));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        (parts.iter().skip(1))
+            .fold(parts[0].expr(), |sum, x| sum + x.expr())
+            .eval()?;
+        sum_of(&arrays).cast::<crate::f16>().eval()?;
+        sum_of(&arrays[2..]).eval()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn many_arrays_are_read_by_words() {
+    assert!(twice(many_arrays) > 10);
+    let programs = programs(many_arrays);
+    // Of each shape what makes its numbers, six times, and five results, of which the rows' parts are not dense.
+    let by_words: Vec<bool> = programs.iter().map(|program| program.by_words).collect();
+    let of_shape = |parts: bool| [&[false; 6][..], &[true, true, parts, false, false]].concat();
+    assert_eq!(by_words, [of_shape(true), of_shape(true), of_shape(false)].concat());
+}
+
+/// Rows side by side by the largest blocks, in parts that are whole and not, and by vectors and not; and by others where there are
+/// several numbers.
+fn large_columns(stream: &Stream) -> Result<()> {
+    for shape in [[1, 2048, 40], [1, 3001, 40], [2, 1000, 130]] {
+        let x = numbers(stream, shape)?;
+        x.expr().sum_axis(Axis(1)).eval()?;
+        x.slice(s![.., .., 1..])?.expr().square().sum_axis(Axis(1)).eval()?;
+        x.expr().cast::<f64>().sum_axis(Axis(1)).eval()?;
+        x.expr().argmin_axis(Axis(1)).eval()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn columns_of_large_arrays() {
+    assert!(twice(large_columns) > 10);
+    let is_large = |program: &&Program| {
+        let form = program.reduce.as_ref().map(|reduce| reduce.form);
+        matches!(form, Some(Form::Columns { lanes_log2: 5, .. }))
+    };
+    assert_eq!(programs(large_columns).iter().filter(is_large).count(), 9);
 }
 
 /// Exponentials of a thread's elements go the general way together: where none is large, where one is, and of rows.

@@ -81,6 +81,13 @@ fn ptxas_takes_reductions_of_all_forms() {
                 x.expr().variance_axis(Axis(axis), 0).eval()?;
                 part.expr().cast::<f64>().sum_axis(Axis(axis)).eval()?;
                 part.expr().argmax_axis(Axis(axis)).eval()?;
+                // As many calls as columns of large arrays have.
+                let long = ((x.expr().sin() * 1.5 + 0.5).exp() - 1.0).abs().tanh();
+                long.sum_axis(Axis(axis)).eval()?;
+                (x.expr().cast::<f64>().exp().sqrt() / 3.0)
+                    .sin()
+                    .sum_axis(Axis(axis))
+                    .eval()?;
                 (x.expr().cast::<crate::f16>() * crate::f16::ONE)
                     .max_axis(Axis(axis))
                     .eval()?;
