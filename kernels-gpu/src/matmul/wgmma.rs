@@ -180,6 +180,13 @@ pub const fn may_have_clusters(registers: usize) -> bool {
     matches!(registers, 48 | 56)
 }
 
+/// Whether a launch of [`gemm_wgmma()`] by tiles whose sums take so many registers, of elements of 16 bits, may be in clusters of two, whose
+/// blocks have tiles one above the other, and copy a half of their tile of `B` each for both. Narrower ones, of small products, would
+/// wait for the instructions.
+pub const fn may_be_in_pairs(registers: usize) -> bool {
+    matches!(registers, 96 | 128)
+}
+
 /// Bytes in front of the barriers.
 const fn tiles_bytes(registers: usize) -> usize {
     stages(registers) * (a_bytes(registers) + b_bytes(registers)) + result_bytes(registers)
@@ -261,7 +268,8 @@ pub struct WgmmaShape {
     pub a_lines: u32,
     /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or 2. Two
     /// have tiles side by side, and copy a half of `A` each for both; four have two by two, and so of `B` those one above the other.
-    /// Otherwise 0.
+    /// Of [`gemm_wgmma()`], where it [may be in pairs](may_be_in_pairs), 1: two have tiles one above the other, and copy a half of `B` each
+    /// for both. Otherwise 0.
     pub cluster: u32,
     /// The row behind which no tile of 16-bit elements begins: those that would reach back, among the rows of a neighbour. A multiple of [`BOX_M`] or,
     /// of [`across`], of 64. Where the old elements are read it is [`u32::MAX`]: a neighbour may have stored them.
@@ -274,6 +282,12 @@ impl WgmmaShape {
     /// Threads of a block whose sums take so many registers.
     pub fn threads(&self, registers: usize) -> usize {
         threads(registers) - if self.leaves_one_out(registers) { 128 } else { 0 }
+    }
+
+    /// The shape of a launch by a kernel that takes no clusters, so that it has no instructions for them.
+    #[inline(always)]
+    fn without_clusters(self) -> Self {
+        Self { cluster: 0, ..self }
     }
 
     /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
@@ -301,7 +315,9 @@ impl WgmmaShape {
 /// lies along n), [`BOX_M`] × 128 bytes of `c`, and [`ADDEND_M`](addend::ADDEND_M) × 128 bytes of `addend`, which is of the memory of
 /// `c`, or of the residual, as `ring` says. The other addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If
 /// the operands are of [`Tf32`], so are the types of their maps, and `b` lies along k; where `a` does not, sums are only scaled:
-/// `ring` and the plan have nothing. `C` is transposed in its map at most there.
+/// `ring` and the plan have nothing. `C` is transposed in its map at most there. A launch in clusters is one of whole clusters of as
+/// many blocks as the shape says, has nothing in the ring, and a tile of the map of `b` is the half that one of them copies: of its lines, or,
+/// where these lie along themselves, of the elements along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -535,6 +551,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Whether an `A` that lies along m comes from registers: of TF32.
     const FROM_REGISTERS: bool = size_of::<E>() == 4;
 
+    /// Whether a launch may be in clusters of two.
+    const MAY_BE_IN_PAIRS: bool = Self::ANY_LAYOUT && may_be_in_pairs(R);
+
     /// Sums of a thread in a box.
     const OF_BOX: usize = LINE / size_of::<C>() / 2;
 
@@ -559,10 +578,16 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             a.prefetch();
             b.prefetch();
         }
+        let in_pairs = Self::MAY_BE_IN_PAIRS && shape.cluster != 0;
         // Constants, so that the divisions are shifts.
         let of = |rows: usize, group| {
             let tile = [rows as u32, tile_n(R) as u32];
-            Tiles::new(shape.batch, [shape.m, shape.n], tile, group)
+            // Numbers go down first, in groups of an even number of rows: those of a pair are neighbours.
+            let m = match in_pairs {
+                true => shape.m.next_multiple_of(2 * tile[0]),
+                false => shape.m,
+            };
+            Tiles::new(shape.batch, [m, shape.n], tile, group)
         };
         let group = const { group(R, size_of::<E>()) };
         let tiles = match shape.shares_k(R) {
@@ -585,6 +610,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             };
             rank = thread::block_idx_x() & ((1 << shape.cluster) - 1);
         }
+        if in_pairs {
+            rank = thread::block_idx_x() & 1;
+        }
         let mut block = Self {
             a,
             b,
@@ -596,7 +624,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             memory,
             barriers,
         };
-        block.first = block.of_rank(tiles.tile(thread::block_idx_x() >> block.cluster()));
+        block.first = block.of_rank(tiles.tile(thread::block_idx_x() >> block.of_cluster()));
         // Not the producer's thread, which has the first tile to find.
         if thread == 128 {
             for stage in 0..stages(R) as u32 {
@@ -621,13 +649,22 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// The binary logarithm of the cluster's blocks.
     #[inline(always)]
     fn cluster(&self) -> u32 {
+        match may_have_clusters(R) || Self::MAY_BE_IN_PAIRS {
+            true => self.shape.cluster,
+            false => 0,
+        }
+    }
+
+    /// The binary logarithm of the tiles that are one number: those of a cluster but for pairs, whose numbers are neighbours.
+    #[inline(always)]
+    fn of_cluster(&self) -> u32 {
         if may_have_clusters(R) { self.shape.cluster } else { 0 }
     }
 
     /// This block's tile of those that its cluster has.
     #[inline(always)]
     fn of_rank(&self, mut tile: Tile) -> Tile {
-        if self.cluster() != 0 {
+        if self.of_cluster() != 0 {
             tile.row += (self.rank >> 1) * self.rows();
             tile.column += (self.rank & 1) * tile_n(R) as u32;
         }
@@ -676,8 +713,8 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Those behind the first.
     #[inline(always)]
     fn other_tiles(&self) -> impl Iterator<Item = Tile> {
-        let step = thread::grid_dim_x() >> self.cluster();
-        let first = (thread::block_idx_x() >> self.cluster()) + step;
+        let step = thread::grid_dim_x() >> self.of_cluster();
+        let first = (thread::block_idx_x() >> self.of_cluster()) + step;
         self.tiles.every(first, step).map(|tile| self.of_rank(tile))
     }
 

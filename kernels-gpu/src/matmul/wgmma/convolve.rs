@@ -184,7 +184,7 @@ pub unsafe fn convolve_wgmma<T: Input<Element = T> + Output, const R: usize>(
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, T, R>::new(x, weights, out, shape) };
+    let block = unsafe { Block::<T, T, R>::new(x, weights, out, shape.without_clusters()) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();

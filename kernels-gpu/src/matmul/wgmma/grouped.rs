@@ -52,7 +52,7 @@ pub unsafe fn gemm_wgmma_grouped<T: Input + Operand<Element = T> + Output>(
     starts: &[u32],
 ) {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, T, REGISTERS>::new(a, b, c, shape) };
+    let block = unsafe { Block::<T, T, REGISTERS>::new(a, b, c, shape.without_clusters()) };
     let table = Table {
         problems,
         starts,

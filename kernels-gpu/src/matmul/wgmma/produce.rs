@@ -32,6 +32,11 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         if warp >= producers(R) || !warp::elect() {
             return;
         }
+        if Self::MAY_BE_IN_PAIRS && self.shape.cluster == 0 {
+            // By instructions of its own: the first copies wait for these.
+            let shape = self.shape.without_clusters();
+            return Self { shape, ..*self }.produce_operands(warp, addend);
+        }
         if consumers(R) == 2 {
             return self.produce_operands(warp, addend);
         }
@@ -143,7 +148,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_a(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = stage as usize * a_bytes(R);
-        if self.cluster() != 0 {
+        if self.of_cluster() != 0 {
             let half = Half {
                 map: self.a,
                 lines: self.rows(),
@@ -173,14 +178,18 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = Self::B + stage as usize * b_bytes(R);
-        if self.cluster() == 2 {
+        if self.cluster() == 2 || Self::MAY_BE_IN_PAIRS && self.cluster() != 0 {
+            // Those one above the other.
+            let (number, blocks) = match Self::MAY_BE_IN_PAIRS {
+                true => (self.rank, 0b11),
+                false => (self.rank >> 1, 0b0101 << (self.rank & 1)),
+            };
             let half = Half {
                 map: self.b,
                 lines: tile_n(R) as u32,
                 of_box: self.b_lies_along_n().then_some(b_box(R)),
-                number: self.rank >> 1,
-                // Those one above the other.
-                blocks: 0b0101 << (self.rank & 1),
+                number,
+                blocks,
             };
             return self.fill_half(half, to, [tile.column, k, tile.product * self.shape.b_step], full);
         }

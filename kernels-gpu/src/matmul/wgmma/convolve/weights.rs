@@ -97,7 +97,7 @@ pub unsafe fn convolve_weights_wgmma<T: Input<Element = T> + Pod>(
     places: ConvolvePlaces,
 ) {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, f32, REGISTERS>::new(out, x, sums, shape) };
+    let block = unsafe { Block::<T, f32, REGISTERS>::new(out, x, sums, shape.without_clusters()) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<56>();
