@@ -238,21 +238,21 @@ fn last_tiles_reach_back() {
     }
 }
 
-/// Lines that begin within sectors of the cache: tiles of 128 × 96 and of 128 × 112 by clusters of four and of two blocks, some of which have
-/// none, with more steps along k than stages and a tile for each block.
+/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112 and of 192 × 96 by clusters of four and of two blocks, some of
+/// which have none, with more steps along k than stages and a tile for each block.
 #[test]
 fn clusters_of_blocks() {
-    for (m, multiprocessors) in [(72, 9), (72, 7), (224, 9), (224, 7)] {
-        check_orders_on::<bf16>(vec![hopper_of(multiprocessors, Checks::ALL)], [1, 1], [m, 312, 72]);
+    for (m, n, multiprocessors) in [(192, 312, 9), (224, 504, 9), (200, 312, 7), (136, 184, 2)] {
+        check_orders_on::<bf16>(vec![hopper_of(multiprocessors, Checks::ALL)], [1, 1], [m, n, 72]);
     }
-    check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [2, 2], [72, 312, 392]);
+    check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [1, 1], [192, 312, 392]);
     check_orders_on::<f16>(vec![hopper_of(7, Checks::default())], [1, 1], [200, 312, 456]);
     let device = hopper_of(9, Checks::default());
     let stream = device.default_stream();
-    let (a, b) = (stack::<bf16>((1, 72, 392), 13), stack::<bf16>((1, 392, 312), 14));
+    let (a, b) = (stack::<bf16>((1, 192, 392), 13), stack::<bf16>((1, 392, 312), 14));
     let x = DeviceArray::from_ndarray(stream, &a).unwrap();
     let y = DeviceArray::from_ndarray(stream, &b).unwrap();
-    let two = DeviceArray::from_elem(stream, (1, 72, 312), bf16::from_f32(2.0)).unwrap();
+    let two = DeviceArray::from_elem(stream, (1, 192, 312), bf16::from_f32(2.0)).unwrap();
     let with_residual = x.fused_batched_matmul(&y).residual(&two).compute().unwrap();
     let scales = (1.0, 1.0, 2.0);
     check(
@@ -270,6 +270,28 @@ fn clusters_of_blocks() {
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [1304, 1304, 72]);
         check_orders_on::<f16>(vec![gpu.clone()], [1, 1], [20, 1000, 1096]);
     }
+}
+
+/// The same, by tiles of 128 × 192 and of 128 × 256 of pairs of blocks: with a row of tiles that only makes the pairs whole, more tiles than
+/// blocks, two products, and what is added.
+#[test]
+fn pairs_of_blocks() {
+    check_orders_on::<bf16>(vec![hopper_of(4, Checks::ALL)], [1, 1], [248, 376, 72]);
+    check_orders_on::<f16>(vec![hopper_of(2, Checks::default())], [2, 2], [136, 248, 392]);
+    let device = hopper_of(2, Checks::ALL);
+    check_orders_on::<bf16>(vec![device.clone()], [1, 1], [264, 248, 72]);
+    let stream = device.default_stream();
+    let (a, b) = (stack::<bf16>((1, 264, 72), 17), stack::<bf16>((1, 72, 248), 18));
+    let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+    let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+    let mut two = DeviceArray::from_elem(stream, (1, 264, 248), bf16::from_f32(2.0)).unwrap();
+    let product = x.fused_batched_matmul(&y);
+    let with_residual = product.residual(&two).compute().unwrap().to_ndarray().unwrap();
+    check(with_residual.view(), a.view(), b.view(), (1.0, 1.0, 2.0), "a residual");
+    let product = x.fused_batched_matmul(&y);
+    product.accumulate_into(&mut two, 0.5).unwrap();
+    let added = two.to_ndarray().unwrap();
+    check(added.view(), a.view(), b.view(), (1.0, 0.5, 2.0), "old elements");
 }
 
 /// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.

@@ -7,7 +7,7 @@ use kernels_gpu::compiled::{AcrossGemm, AcrossParams};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::across::in_boxes;
-use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, WgmmaShape, b_box, may_have_clusters, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, WgmmaShape, b_box, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
@@ -17,16 +17,14 @@ use super::hopper::{self, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::can_be_mapped;
 use super::split;
 use super::tensor::{self, Factor, Half, Operand};
+use super::ways::{self, Tile, Way};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-const TILES: [(Tile, usize); 4] = [([96, 192], 820), ([112, 128], 660), ([96, 128], 600), ([48, 64], 380)];
-
-/// Rows and columns.
-type Tile = [usize; 2];
+pub(super) const TILES: [(Tile, usize); 4] = [([96, 192], 820), ([112, 128], 660), ([96, 128], 600), ([48, 64], 380)];
 
 /// The registers of a thread that the sums of a tile take.
 fn registers([rows, _]: Tile) -> usize {
@@ -40,90 +38,37 @@ fn name([rows, columns]: Tile) -> usize {
 
 /// Whether the product can be done by these tiles: there is a step along k for each consumer that has its own, and the left operand lies
 /// as they take it.
-fn can_have(of: &GemmShape, [rows, columns]: Tile) -> bool {
+pub(super) fn can_have(of: &GemmShape, [rows, columns]: Tile) -> bool {
     let has_steps = columns > HALF_TILE_M || of.k > tile_k(2);
     has_steps && (of.a[2] == 1 || in_boxes(registers([rows, columns])))
 }
 
+/// Whether there are no more tiles than the cache has room for: the narrow ones are five for six multiprocessors at most, since more of
+/// them at a time ask for more than it gives, as measured on an H100.
+pub(super) fn has_room(of: &GemmShape, [rows, columns]: Tile, multiprocessors: usize) -> bool {
+    let across = of.batch.saturating_mul(of.n.div_ceil(columns));
+    columns > HALF_TILE_M || across.saturating_mul(of.m.div_ceil(rows)) <= multiprocessors * 5 / 6
+}
+
 /// The tiles with which a product of elements of 16 bits is done first, and the cycles.
-///
-/// The narrow ones are five for six multiprocessors at most: more of them at a time ask the cache for more than it gives, as measured
-/// on an H100.
 fn best(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
     let steps = of.k.div_ceil(tile_k(2));
     let cycles = |(tile, step): (Tile, usize)| {
         let [rows, columns] = tile;
+        // Copies of lines that are not there take longer than those of others: tiles of 64 rows leave them out.
+        let is_short = of.m <= HALF_TILE_M && of.m.next_multiple_of(8) < rows;
+        let step = if is_short { step * 3 / 2 } else { step };
         let across = of.batch.saturating_mul(of.n.div_ceil(columns));
-        let tiles = across.saturating_mul(of.m.div_ceil(rows));
-        let fits = columns > HALF_TILE_M || tiles <= multiprocessors * 5 / 6;
-        let turns = tiles.div_ceil(multiprocessors);
-        (fits && can_have(of, tile)).then_some((tile, turns.saturating_mul(steps).saturating_mul(step)))
+        let turns = across.saturating_mul(of.m.div_ceil(rows)).div_ceil(multiprocessors);
+        (has_room(of, tile, multiprocessors) && can_have(of, tile))
+            .then_some((tile, turns.saturating_mul(steps).saturating_mul(step)))
     };
     TILES.into_iter().filter_map(cycles).min_by_key(|&(_, cycles)| cycles)
 }
 
-/// Other tiles of 16-bit elements that are chosen where lines are split, with their cycles: those of [`split`].
-const OTHERS: [(Tile, usize); 3] = [([64, 64], 400), ([128, 64], 560), ([128, 128], 722)];
-
-/// Cycles for a step along k of so many blocks, each of which asks the cache for so many lines of 128 bytes that begin within its
-/// sectors, of which it gives so many in a cycle: as measured on an H100.
-fn split_step(step: usize, blocks: usize, lines: usize, a_cycle: usize) -> usize {
-    step.max(blocks.saturating_mul(lines) / a_cycle)
-}
-
-/// The tiles, and the binary logarithm of the blocks of a cluster, with which a product of split lines is done first by clusters, and the
-/// cycles: tiles for one round of as many clusters as there is room for at a time, since those of four blocks do not fill all parts of a
-/// GPU. On an H100 there were 30, and 66 of two.
-///
-/// Two blocks have a tile of the right operand in common, four also one of the left, and ask the cache for as much less.
-fn best_in_clusters(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, u32, usize)> {
-    let steps = of.k.div_ceil(tile_k(2));
-    let cycles = |(tile, step): (Tile, usize), log: u32| {
-        let ([rows, columns], in_fours) = (tile, log == 2);
-        let (side_by_side, lines, room, a_cycle) = match in_fours {
-            true => (2, columns / 2 + rows / 2, multiprocessors * 10 / 11, 19),
-            false => (1, columns / 2 + rows, multiprocessors / 2 * 2, 20),
-        };
-        let across = of.n.div_ceil(columns).next_multiple_of(side_by_side);
-        let down = of.m.div_ceil(rows).next_multiple_of(2);
-        let tiles = of.batch.checked_mul(across)?.checked_mul(down)?;
-        let fits = may_have_clusters(registers(tile)) && can_have(of, tile) && tiles <= room;
-        // The narrow ones wait for their copies otherwise.
-        let step = if columns == 128 { step * 4 / 5 } else { step };
-        let step = split_step(step, tiles, lines, a_cycle);
-        fits.then_some((tile, log, steps.saturating_mul(step)))
-    };
-    let ways = TILES.into_iter().flat_map(|tile| [2, 1].map(|log| (tile, log)));
-    ways.filter_map(|(tile, log)| cycles(tile, log))
-        .min_by_key(|&(_, _, cycles)| cycles)
-}
-
-/// The least cycles for a product of split lines without clusters.
-fn least_of_split(of: &GemmShape, multiprocessors: usize) -> usize {
-    let steps = of.k.div_ceil(tile_k(2));
-    let cycles = |(tile, step): (Tile, usize)| {
-        let [rows, columns] = tile;
-        let tiles = of.batch.saturating_mul(of.n.div_ceil(columns));
-        let tiles = tiles.saturating_mul(of.m.div_ceil(rows));
-        let a_cycle = if rows == HALF_TILE_M { 33 } else { 26 };
-        let step = split_step(step, tiles.min(multiprocessors), rows + columns, a_cycle);
-        let turns = tiles.div_ceil(multiprocessors);
-        can_have(of, tile).then_some(turns.saturating_mul(steps).saturating_mul(step))
-    };
-    let least = TILES.into_iter().chain(OTHERS).filter_map(cycles).min();
-    least.unwrap_or(usize::MAX)
-}
-
-/// Whether lines of the operands, of 16-bit elements, begin within sectors of the cache, of 32 bytes: a copy takes about twice as long
-/// then, where as many blocks read them as there are.
-fn splits_sectors(of: &GemmShape) -> bool {
-    let mut strides = [of.a, of.b].into_iter().flat_map(|[_, line, k]| [line, k]);
-    strides.any(|stride| stride > 1 && !stride.is_multiple_of(16))
-}
-
 /// The tiles, and the binary logarithm of the blocks of a cluster, if a table names them, or if they are reckoned to be done before
-/// all others and no table says otherwise.
-fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Result<Option<(Tile, u32)>> {
+/// all others, also where there is something to add to each sum, and no table says otherwise.
+fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, adds: bool, stream: &Stream) -> Result<Option<(Tile, u32)>> {
     let of = &product.shape;
     let chosen = choices::choice(Factors::Half, of, stream)?.and_then(|choice| choice.tile_of(Chosen::Across));
     if let Some(chosen) = chosen {
@@ -135,14 +80,15 @@ fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Resu
     }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let others = |shape: &GemmShape| split::least_cycles(shape, size_of::<T>(), multiprocessors);
-    let best = best(of, multiprocessors);
-    let in_clusters = best_in_clusters(of, multiprocessors)
-        .filter(|_| splits_sectors(of) && takes_clusters(stream))
-        .filter(|&(_, _, cycles)| cycles < least_of_split(of, multiprocessors));
-    let found = match (in_clusters, best) {
-        (Some((tile, log, _)), _) => (tile, log),
-        (None, Some((tile, cycles))) if cycles < others(of) => (tile, 0),
-        _ => return Ok(None),
+    let has_clusters = takes_clusters(stream);
+    let may_be = |way: &Way| way.cluster == 0 || has_clusters && (way.is_across || !adds);
+    let found = match ways::best(of, multiprocessors, may_be) {
+        Some(way) if way.is_across => (way.tile, way.cluster),
+        Some(_) => return Ok(None),
+        None => match best(of, multiprocessors) {
+            Some((tile, cycles)) if cycles < others(of) => (tile, 0),
+            _ => return Ok(None),
+        },
     };
     if split::best_cut(of, false, others).is_some() {
         return Ok(None);
@@ -161,6 +107,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     let of = &product.shape;
     let residual = finish.residual_of([of.batch, of.m, of.n]);
     let adds_one = finish.beta == 0.0 || residual.is_none();
+    let adds = finish.beta != 0.0 || residual.is_some();
     let can_finish = finish.alpha != 0.0 && finish.has_bias_of_row() && adds_one;
     let Some(shape) = (is_hopper(stream) && can_finish && residual.as_ref().is_none_or(can_be_mapped))
         .then(|| wgmma_shape(product))
@@ -168,7 +115,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     else {
         return Ok(false);
     };
-    let Some((tile, cluster)) = tile::<T, D>(product, stream)? else {
+    let Some((tile, cluster)) = tile::<T, D>(product, adds, stream)? else {
         return Ok(false);
     };
     let a = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
@@ -309,65 +256,5 @@ mod tests {
             None,
         ];
         assert_eq!(found, wanted, "as measured on an H100");
-    }
-
-    #[test]
-    fn clusters_have_room() {
-        let of = |m: usize, n: usize, k: usize| GemmShape {
-            batch: 1,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0, k, 1],
-            b: [0, 1, n],
-            whole: 0,
-        };
-        let way = |m, n, k, multiprocessors| {
-            let found = best_in_clusters(&of(m, n, k), multiprocessors);
-            found.map(|(tile, log, _)| (tile, log))
-        };
-        let found = [
-            (1304, 1304, 1304),
-            (1304, 1304, 520),
-            (1176, 1176, 1176),
-            (1000, 1000, 1000),
-            (776, 776, 776),
-            (840, 1000, 4104),
-            (2048, 2048, 2048),
-        ];
-        let wanted = [
-            Some(([96, 192], 2)),
-            Some(([96, 192], 2)),
-            Some(([112, 128], 2)),
-            Some(([112, 128], 2)),
-            Some(([96, 128], 2)),
-            Some(([96, 128], 2)),
-            None,
-        ];
-        assert_eq!(
-            found.map(|(m, n, k)| way(m, n, k, 132)),
-            wanted,
-            "as measured on an H100"
-        );
-        // Those of tests/matmul_half.rs.
-        let found = [(72, 9), (72, 7), (224, 9), (224, 7)].map(|(m, multiprocessors)| way(m, 312, 72, multiprocessors));
-        let wanted = [
-            Some(([96, 128], 2)),
-            Some(([96, 128], 1)),
-            Some(([112, 128], 2)),
-            Some(([112, 128], 1)),
-        ];
-        assert_eq!(found, wanted);
-        let pays = |side| {
-            let of = of(side, side, side);
-            best_in_clusters(&of, 132).is_some_and(|(_, _, cycles)| cycles < least_of_split(&of, 132))
-        };
-        assert_eq!(
-            [600, 680, 776, 1000, 1176, 1304].map(pays),
-            [false, false, true, true, true, true]
-        );
-        assert!(splits_sectors(&of(1304, 1000, 520)) && splits_sectors(&of(600, 600, 600)));
-        assert!(!splits_sectors(&of(640, 656, 640)) && !splits_sectors(&of(512, 512, 1)));
     }
 }

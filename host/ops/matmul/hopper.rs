@@ -2,7 +2,7 @@
 //! What launches of the kernels for Hopper's tensor cores have in common, whatever numbers these multiply.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, TILE_M, WgmmaShape, may_be_in_pairs, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3, s};
 
 use super::HOPPER;
@@ -103,8 +103,12 @@ pub(super) fn reach_back(shape: &mut WgmmaShape, tile_n: usize, [rows, columns]:
 pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
     let rows = u64::from(shape.m).div_ceil(shape.tile_m.into());
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
-    // Those of a cluster are side by side, and of four also one above the other.
-    let [side_by_side, above] = [shape.cluster > 0, shape.cluster > 1].map(|is| 1 << u32::from(is));
+    // Those of a cluster are side by side, and of four also one above the other, or, as pairs, that alone.
+    let [side_by_side, above] = match may_be_in_pairs(registers) {
+        true => [false, shape.cluster > 0],
+        false => [shape.cluster > 0, shape.cluster > 1],
+    }
+    .map(|is| 1 << u32::from(is));
     let (rows, columns) = (rows.next_multiple_of(above), columns.next_multiple_of(side_by_side));
     let tiles = u64::from(shape.batch) * rows * columns;
     // Whole clusters: one, if there is no room for it.

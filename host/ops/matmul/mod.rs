@@ -25,6 +25,7 @@ mod simt;
 mod split;
 mod tensor;
 mod turing;
+mod ways;
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::RowNumber;

@@ -28,7 +28,7 @@ const FEW_ROWS: usize = 64;
 /// Cycles for 128 bytes along k of a tile of that many columns, of elements of so many bytes, as measured on an H200: those of the
 /// tensor cores, but for narrow tiles, for which the copies take longer. Of bytes in tiles of 192 columns, as measured on an H100, 1.6
 /// times those of 128.
-fn step_cycles(columns: usize, element: usize) -> usize {
+pub(super) fn step_cycles(columns: usize, element: usize) -> usize {
     match (columns, element) {
         (192, 1) => 1155,
         _ => (114 + 19 * columns / 4).max(560),
@@ -36,7 +36,7 @@ fn step_cycles(columns: usize, element: usize) -> usize {
 }
 
 /// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
-const HALF_STEP_CYCLES: usize = 400;
+pub(super) const HALF_STEP_CYCLES: usize = 400;
 
 /// Cycles for the two launches behind the parts'.
 const LAUNCHES_CYCLES: usize = 9000;

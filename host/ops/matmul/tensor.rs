@@ -16,10 +16,11 @@ use super::choices::{self, Choice, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::Multiplication;
 use super::gemv::by_vector;
-use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
+use super::hopper::{self, best_registers, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::{Mapped, can_be_mapped};
 use super::sides::Sides;
 use super::split::{self, REGISTERS};
+use super::ways::{self, Way};
 use super::{AMPERE, across, addend, ampere, has_tensor_cores, simt, turing};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -374,14 +375,23 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     let sides = Sides::new::<T, _>(product, finish.only_scales() && finish.beta == 0.0)?;
     sides.describe(&mut shape);
     let (computed, element) = (sides.of(of), size_of::<T::Element>());
-    let registers = match columns {
-        Some(columns) => columns / tile_n(1),
-        None => best_registers(&computed, element, &REGISTERS, stream),
+    let reads_old = finish.beta != 0.0;
+    // Stages of an addend are given back to one block.
+    let may_be_in_clusters = !reads_old && finish.residual_of([of.batch, of.m, of.n]).is_none();
+    let way = || way::<T>(&computed, may_be_in_clusters, stream);
+    let registers = match columns.map(|columns| columns / tile_n(1)) {
+        Some(registers) => registers,
+        None => match way() {
+            Some(way) => {
+                shape.cluster = way.cluster;
+                way.registers()
+            }
+            None => best_registers(&computed, element, &REGISTERS, stream),
+        },
     };
     if !sides.a_comes_from_registers::<T>() {
         hopper::set_rows(&mut shape, &computed, element, registers, sides.a.along_lines, stream);
     }
-    let reads_old = finish.beta != 0.0;
     if element == 2 && !reads_old {
         hopper::reach_back(&mut shape, tile_n(registers), [BOX_M, LINE / size_of::<C>()]);
     }
@@ -401,6 +411,16 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     })
 }
 
+/// The way by which a product is done first that is not computed as its transpose, where lines of the operands are not those of the cache.
+fn way<T: Factor>(of: &GemmShape, may_be_in_clusters: bool, stream: &Stream) -> Option<Way> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let has_clusters = may_be_in_clusters && takes_clusters(stream);
+    let may_be = |way: &Way| !way.is_across && (way.cluster == 0 || has_clusters);
+    (size_of::<T::Element>() == 2)
+        .then(|| ways::best(of, multiprocessors, may_be))
+        .flatten()
+}
+
 struct Launch<'a, T: Factor> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
@@ -417,7 +437,14 @@ impl<T: Factor> Launch<'_, T> {
         finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
         let rows = self.shape.a_lines as usize;
-        let (a, b) = (self.a.map(T::TYPE, rows)?, self.b.map(T::TYPE, tile_n(registers))?);
+        let a = self.a.map(T::TYPE, rows)?;
+        // Half of a tile, where the blocks of a pair have it in common.
+        let b = self.b.map_in_boxes(
+            T::TYPE,
+            tile_n(registers),
+            LINE / size_of::<T::Element>(),
+            self.shape.cluster,
+        )?;
         // SAFETY: the launch takes both, and the kernel is one of those.
         let (mut c, ring, addend) = unsafe { addend::maps(out, &self.shape, finish)? };
         let config = hopper::config(&self.shape, registers, self.stream);
@@ -426,8 +453,11 @@ impl<T: Factor> Launch<'_, T> {
         let args = (&a, &b, &mut c, &addend, self.shape, alpha, ring, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // types and tiles, by how the operands lie, and their swizzle. Of TF32 `b` lies along k, and `a` where there is more to
-        // be done than to scale. The addends have the products' shape.
-        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
+        // be done than to scale. The addends have the products' shape. The clusters are the shape's.
+        unsafe {
+            self.stream
+                .launch_in_clusters::<K>(&config, 1 << self.shape.cluster, args)
+        }
     }
 }
 
