@@ -30,7 +30,7 @@ trait TestPixel: Pixel + Number + Debug {
     const GREATEST: Self;
 
     /// A number of moderate size, with all bits of it random.
-    fn noise(rng: &mut proptest::test_runner::TestRng) -> Self;
+    fn noise(rng: &mut test_reference::random::Random) -> Self;
     fn wide(self) -> f64;
     /// A real number as the last pass of the Gaussian rounds it.
     fn rounded(x: f32) -> Self;
@@ -45,7 +45,7 @@ macro_rules! test_integers {
             const GREATEST: Self = $type::MAX;
             const HALF: f64 = 0.5;
 
-            fn noise(rng: &mut proptest::test_runner::TestRng) -> Self {
+            fn noise(rng: &mut test_reference::random::Random) -> Self {
                 rng.random()
             }
 
@@ -68,7 +68,7 @@ impl TestPixel for f32 {
     const GREATEST: Self = f32::MAX;
     const HALF: f64 = 0.0;
 
-    fn noise(rng: &mut proptest::test_runner::TestRng) -> Self {
+    fn noise(rng: &mut test_reference::random::Random) -> Self {
         (rng.random::<f32>() - 0.25) * 1000.0
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ndarray::{Array1, Axis, Ix1, s};
 use proptest::prelude::RngExt;
-use proptest::test_runner::TestRng;
+use test_reference::random::Random;
 use warpsmith::ops::Sum;
 use warpsmith::{Device, DeviceArray, PinnedArray, Stream};
 
@@ -24,7 +24,7 @@ struct Pair {
 const LEN: usize = 5000;
 
 impl Pair {
-    fn random(stream: &Stream, rng: &mut TestRng) -> Self {
+    fn random(stream: &Stream, rng: &mut Random) -> Self {
         let host = Array1::from_shape_simple_fn(LEN, || rng.random_range(-1000..1000));
         let device = DeviceArray::from_ndarray(stream, &host).unwrap();
         Self { device, host }
@@ -36,7 +36,7 @@ impl Pair {
 }
 
 /// Does one thing with `x`, of which `y` is an operand.
-fn step(device: &Device, streams: &[Stream], x: &mut Pair, y: &Pair, rng: &mut TestRng) {
+fn step(device: &Device, streams: &[Stream], x: &mut Pair, y: &Pair, rng: &mut Random) {
     let stream = &streams[rng.random_range(0..streams.len())];
     match rng.random_range(0..16) {
         0 => *x = Pair::random(stream, rng),

@@ -21,7 +21,7 @@ trait Value: Number + MatMul<Scalar = Self> + MatVec<Wide = Self> + MulAdd + cud
     /// Whether products with one row or one column are those of a matrix and a vector, and no chains.
     const VECTORS_APART: bool;
 
-    fn small(rng: &mut proptest::test_runner::TestRng) -> Self;
+    fn small(rng: &mut test_reference::random::Random) -> Self;
     /// Checks a sum of the products of `a` and `b` that was summed in some order.
     fn check_sum(got: Self, a: ArrayView1<'_, Self>, b: ArrayView1<'_, Self>, what: &str);
 }
@@ -31,7 +31,7 @@ macro_rules! floats {
         impl Value for $type {
             const VECTORS_APART: bool = $apart;
 
-            fn small(rng: &mut proptest::test_runner::TestRng) -> Self {
+            fn small(rng: &mut test_reference::random::Random) -> Self {
                 rng.random::<Self>() - 0.5
             }
 
@@ -56,7 +56,7 @@ floats!(f32: true f64: false);
 impl Value for i32 {
     const VECTORS_APART: bool = false;
 
-    fn small(rng: &mut proptest::test_runner::TestRng) -> Self {
+    fn small(rng: &mut test_reference::random::Random) -> Self {
         rng.random()
     }
 

@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array3, ArrayBase, ArrayD, ArrayView3, ArrayViewD, Axis, Data, Dimension, IxDyn, s};
 use proptest::prelude::{ProptestConfig, RngExt};
-use proptest::test_runner::{RngAlgorithm, TestRng};
+use test_reference::random::Random;
 use warpsmith::{Checks, Device, DeviceArray, DeviceArrayRef, Element, Schedule, Simulation, bf16, f16};
 
 /// A device array with any number of dimensions.
@@ -120,17 +120,9 @@ pub fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A generator of random values that gives the same for the same seed. A light one: the values that all tests take are a
-/// part of their time.
-pub fn rng(seed: u64) -> TestRng {
-    // Seeds that differ in a bit are to differ in half of them, which is so after a few values only.
-    let mut bytes = [0x5a; 16];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut rng = TestRng::from_seed(RngAlgorithm::XorShift, &bytes);
-    for _ in 0..16 {
-        let _: u32 = rng.random();
-    }
-    rng
+/// A generator of random values that gives the same for the same seed.
+pub fn rng(seed: u64) -> Random {
+    Random::of_seed(seed)
 }
 
 /// `len` values of [`Number::random`].
@@ -168,7 +160,7 @@ pub trait Number: Element + PartialEq + Debug {
     const SPECIAL: &'static [Self];
 
     /// One value in eight special, three of any bits, the rest of moderate size.
-    fn random(rng: &mut TestRng) -> Self;
+    fn random(rng: &mut Random) -> Self;
 
     /// Whether the bits are the same; one NaN is like another.
     fn same(self, other: Self) -> bool;
@@ -198,7 +190,7 @@ macro_rules! integers {
                 (0 as $type).wrapping_sub(1), (0 as $type).wrapping_sub(2),
             ];
 
-            fn random(rng: &mut TestRng) -> Self {
+            fn random(rng: &mut Random) -> Self {
                 match rng.random_range(0..8) {
                     0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
                     1..4 => rng.random(),
@@ -223,7 +215,7 @@ macro_rules! floats {
                 $type::INFINITY, $type::NEG_INFINITY, $type::NAN,
             ];
 
-            fn random(rng: &mut TestRng) -> Self {
+            fn random(rng: &mut Random) -> Self {
                 match rng.random_range(0..8) {
                     0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
                     1..4 => Self::from_bits(rng.random()),
@@ -277,7 +269,7 @@ macro_rules! narrow_floats {
                 $type::INFINITY, $type::NEG_INFINITY, $type::NAN,
             ];
 
-            fn random(rng: &mut TestRng) -> Self {
+            fn random(rng: &mut Random) -> Self {
                 match rng.random_range(0..8) {
                     0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
                     1..4 => Self::from_bits(rng.random()),

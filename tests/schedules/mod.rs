@@ -25,7 +25,7 @@ use std::thread;
 use bytemuck::Pod;
 use ndarray::{Array, Dimension, IntoDimension, Ix1};
 use proptest::prelude::RngExt;
-use proptest::test_runner::TestRng;
+use test_reference::random::Random;
 use warpsmith::{
     Checks, Device, DeviceArray, Element, F8E4M3, F8E5M2, Result, Schedule, Simulation, Stream, bf16, f16,
 };
@@ -85,7 +85,7 @@ use each_type;
 /// One way through a family's operations.
 struct Run {
     device: Device,
-    rng: TestRng,
+    rng: Random,
     /// What came out, byte by byte.
     results: Vec<u8>,
     /// Which it is, for messages.

@@ -6,3 +6,4 @@ pub mod attention;
 pub mod blur;
 pub mod convolve;
 pub mod emulator;
+pub mod random;
