@@ -9,7 +9,6 @@
 //! compile it as slow as they are: it stays a function of this crate, which is optimised, but for what is so short that rustc
 //! inlines it into other crates unasked.
 
-use core::array;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +17,7 @@ pub use cuda_sim::{Dim3, SharedPtr};
 use cuda_sim::{Kind, Lanes, Scope, SharedSite, Space};
 
 use super::Shuffle;
+use crate::array;
 
 /// Accesses that a kernel vouches for are checked all the same.
 pub const CHECKED: bool = true;
@@ -540,7 +540,7 @@ pub fn f32_to_f16(value: f32) -> u16 {
 #[cfg_attr(not(debug_assertions), inline)]
 pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
-    u32::from_le_bytes(core::array::from_fn(|k| bytes[selector as usize >> (4 * k) & 7]))
+    u32::from_le_bytes(array::from_fn(|k| bytes[selector as usize >> (4 * k) & 7]))
 }
 
 /// [`dp4a`](crate::bits::dp4a)

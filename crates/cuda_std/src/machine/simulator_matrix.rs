@@ -5,6 +5,7 @@
 use cuda_sim::{Engine, Kind, Operation, SharedPtr, Space};
 
 use super::{load_shared, store_shared};
+use crate::array;
 
 /// Where the rows of the warp's four matrices are: each lane gives one.
 #[track_caller]
@@ -64,7 +65,7 @@ pub unsafe fn ldmatrix_x4<const TRANSPOSED: bool>(row: SharedPtr) -> [u32; 4] {
         u32::from(unsafe { load_shared::<u16>(at, 0) })
     };
     let (line, first) = (lane / 4, 2 * (lane % 4));
-    [0, 1, 2, 3].map(|matrix| {
+    array::map([0, 1, 2, 3], |matrix| {
         let at = |k: u32| match TRANSPOSED {
             false => element(matrix, line, first + k),
             true => element(matrix, first + k, line),

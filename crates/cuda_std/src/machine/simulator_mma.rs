@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix products of a warp on the simulated GPU: the lanes exchange what they have of A and B, and one of them multiplies.
 
-use core::array;
-
 use cuda_sim::{Lanes, Operands};
 use half::{bf16, f16};
 
+use crate::array;
 use crate::float8::{F8E4M3, F8E5M2};
 
 /// Counts a lane's part of a product of matrices of m × k and k × n elements.
@@ -67,7 +66,7 @@ fn both(word: u32, value: impl Fn(u16) -> f32) -> [f32; 2] {
 pub fn mma_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     count(Operands::Bf16, [16, 8, 16]);
     let values = |word| both(word, |bits| bf16::from_bits(bits).to_f32());
-    multiply((a.map(values), b.map(values), c), add_two)
+    multiply((array::map(a, values), array::map(b, values), c), add_two)
 }
 
 /// The two numbers in a word.
@@ -78,7 +77,7 @@ fn f16s(word: u32) -> [f32; 2] {
 #[track_caller]
 pub fn mma_f16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     count(Operands::F16, [16, 8, 16]);
-    multiply((a.map(f16s), b.map(f16s), c), add_two)
+    multiply((array::map(a, f16s), array::map(b, f16s), c), add_two)
 }
 
 #[track_caller]
@@ -91,7 +90,9 @@ pub fn mma_f16_m16n8k8([low, high]: [u32; 2], [b]: [u32; 1], c: [f32; 4]) -> [f3
 pub fn mma_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     count(Operands::Tf32, [16, 8, 8]);
     let value = |x: f32| f32::from_bits(x.to_bits() & !0x1fff);
-    multiply((a.map(value), b.map(value), c), |sum, a, b| *sum += a * b)
+    multiply((array::map(a, value), array::map(b, value), c), |sum, a, b| {
+        *sum += a * b
+    })
 }
 
 /// Adds the four products of the integers in two words.
@@ -118,9 +119,9 @@ macro_rules! float8 {
         #[track_caller]
         pub fn $name(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
             count(Operands::Float8, [16, 8, 32]);
-            let of_a = |word: u32| word.to_le_bytes().map(|byte| $a::from_bits(byte).to_f32());
-            let of_b = |word: u32| word.to_le_bytes().map(|byte| $b::from_bits(byte).to_f32());
-            multiply((a.map(of_a), b.map(of_b), c), |sum, a, b| {
+            let of_a = |word: u32| array::map(word.to_le_bytes(), |byte| $a::from_bits(byte).to_f32());
+            let of_b = |word: u32| array::map(word.to_le_bytes(), |byte| $b::from_bits(byte).to_f32());
+            multiply((array::map(a, of_a), array::map(b, of_b), c), |sum, a, b| {
                 a.into_iter().zip(b).for_each(|(a, b)| *sum += a * b);
             })
         }

@@ -8,6 +8,7 @@
 use cuda_sim::{Engine, Operands, SharedPtr};
 
 use super::{InRegisters, IntegerRegisters, Major, Registers};
+use crate::array;
 use crate::float8::{F8E4M3, F8E5M2};
 use crate::thread::{block_dim, linear_thread_idx};
 use crate::tma::Swizzle;
@@ -68,10 +69,11 @@ impl MatrixDescriptor {
     #[track_caller]
     fn read<const P: usize>(self, kind: Kind, offsets: [u32; P]) -> [[u8; PIECE]; P] {
         let start = self.at.offset() as u32;
-        let places = offsets.map(|offset| self.swizzle.place(start + offset).wrapping_sub(start) as i32 as usize);
+        let place = |offset| self.swizzle.place(start + offset).wrapping_sub(start) as i32 as usize;
+        let places = array::map(offsets, place);
         let from = cuda_sim::reads_begin(Engine::Matrix, self.at, places, (PIECE, kind.bytes() as usize));
         // SAFETY: memory of the block's, whose threads are all on this OS thread.
-        from.map(|from| unsafe { from.cast::<[u8; PIECE]>().read() })
+        array::map(from, |from| unsafe { from.cast::<[u8; PIECE]>().read() })
     }
 
     /// The elements of some rows of A, or columns of B, of those numbers along M or N, which have `P` pieces. Where neighbours
@@ -87,7 +89,7 @@ impl MatrixDescriptor {
         const { assert!(P == 2 * L) };
         let mut elements = [[0.0; K]; L];
         if transposed {
-            let offsets = std::array::from_fn(|k| self.transposed(lines[0], k as u32));
+            let offsets = array::from_fn(|k| self.transposed(lines[0], k as u32));
             let pieces: [_; K] = self.read(kind, offsets);
             for (elements, line) in elements.iter_mut().zip(lines) {
                 let first = line as usize % 8 * 2;
@@ -103,7 +105,7 @@ impl MatrixDescriptor {
             Swizzle::None => (PIECE as u32, self.leading),
             _ => (128, PIECE as u32),
         };
-        let offsets = std::array::from_fn(|number| {
+        let offsets = array::from_fn(|number| {
             let (line, is_second) = (lines[number / 2], (number % 2) as u32);
             line / 8 * self.stride + line % 8 * next + is_second * second
         });
@@ -264,7 +266,7 @@ fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_tr
     match kind {
         Kind::Tf32 => {
             let element = |row, k: usize| f32::from_bits(word(row, k as u32 % 4, k / 4) & !0x1fff);
-            multiply_rows::<_, 8>(d, &[0, 1].map(|row| std::array::from_fn(|k| element(row, k))), b);
+            multiply_rows::<_, 8>(d, &array::from_fn(|row| array::from_fn(|k| element(row, k))), b);
         }
         _ => {
             let half = |row, k: usize| (word(row, k as u32 % 8 / 2, k / 8) >> (16 * (k % 2))) as u16;
@@ -272,7 +274,7 @@ fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_tr
                 Kind::F16 => half::f16::from_bits(half(row, k)).to_f32(),
                 _ => half::bf16::from_bits(half(row, k)).to_f32(),
             };
-            multiply_rows::<_, 16>(d, &[0, 1].map(|row| std::array::from_fn(|k| element(row, k))), b);
+            multiply_rows::<_, 16>(d, &array::from_fn(|row| array::from_fn(|k| element(row, k))), b);
         }
     }
 }
