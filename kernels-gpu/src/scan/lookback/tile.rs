@@ -5,6 +5,7 @@ use bytemuck::Pod;
 use cuda_block::thread::fold;
 use cuda_std::hint;
 
+use super::from_fn;
 use crate::op::ReduceOp;
 use crate::scan::{Window, at};
 
@@ -31,7 +32,7 @@ impl Tile {
         self,
         loaded: [Words; U],
     ) -> [Op::Acc; U] {
-        core::array::from_fn(|u| {
+        from_fn(|u| {
             let vector: [T; V] = vector(loaded[u].map(hint::opaque));
             Op::lift_in_order(vector, self.index::<V>(u))
         })
@@ -46,7 +47,7 @@ impl Tile {
             let values = self.window.lift::<T, Op, V>(vector, at::<V>(u), self.index::<V>(u));
             let of_u = fold(values, Op::combine);
             // Registers have no numbers: each is asked whether it is meant.
-            totals = core::array::from_fn(|v| if v == u { of_u } else { totals[v] });
+            totals = from_fn(|v| if v == u { of_u } else { totals[v] });
         }
         totals
     }
