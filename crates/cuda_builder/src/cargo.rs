@@ -321,7 +321,8 @@ impl Compiler<'_> {
                 .join(&self.kernels.library)
                 .with_extension("rlink");
             let list = fs::read(&list).map_err(CudaBuilderError::io("read", &list))?;
-            let of_this_run = units.iter().filter(|unit| is_named(unit, &list)).cloned();
+            let names: Vec<_> = list.split(|&byte| byte == b'/').collect();
+            let of_this_run = units.iter().filter(|unit| is_named(unit, &names)).cloned();
             let others = messages.iter().filter_map(assembly_of).filter(|path| path.is_file());
             let texts = of_this_run.chain(others).map(|path| read(&path));
             let text = ptx::join(texts.collect::<Result<Vec<_>, _>>()?);
@@ -560,10 +561,11 @@ fn failure(messages: &[Message], output: &Output) -> String {
     errors.join("\n\n")
 }
 
-/// Whether the file's name stands in `list`.
-fn is_named(file: &Path, list: &[u8]) -> bool {
+/// Whether one of `names` begins with the file's: they are what follows the slashes of a list of paths. Of the whole list, each
+/// byte would be asked once for each unit.
+fn is_named(file: &Path, names: &[&[u8]]) -> bool {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    list.windows(name.len()).any(|window| window == name)
+    names.iter().any(|other| other.starts_with(name))
 }
 
 /// Removes files, which another build may have removed.

@@ -114,6 +114,7 @@ mod lock;
 mod manifest;
 mod message;
 mod output;
+mod parallel;
 mod ptx;
 mod script;
 mod toolchain;

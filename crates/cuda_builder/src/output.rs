@@ -10,14 +10,12 @@
 //! nothing.
 
 use crate::ptx::Module;
-use crate::{CudaBuilderError, NvvmArch, PtxFile};
+use crate::{CudaBuilderError, NvvmArch, PtxFile, parallel};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 
 /// How the names of files with expressions end, behind the package's as Rust has it.
 pub(crate) const EXPRESSION: &str = ".ptx.rs";
@@ -32,21 +30,7 @@ pub(crate) struct Packed {
 impl Packed {
     /// Packs modules, as many at a time as there are processors.
     pub(crate) fn all(modules: Vec<(String, Module)>) -> Vec<(String, Self)> {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let packed = Mutex::new(Vec::with_capacity(modules.len()));
-        let queue = Mutex::new(modules.into_iter());
-        let next = || queue.lock().expect("nothing panics with it").next();
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Some((name, module)) = next() {
-                        let module = Self::new(module);
-                        packed.lock().expect("nothing panics with it").push((name, module));
-                    }
-                });
-            }
-        });
-        let mut packed = packed.into_inner().expect("nothing panics with it");
+        let mut packed = parallel::map(modules, |(name, module)| (name, Self::new(module)));
         packed.sort();
         packed
     }

@@ -23,7 +23,7 @@ mod link;
 mod note;
 mod reduction;
 
-use crate::NvvmArch;
+use crate::{NvvmArch, parallel};
 use item::{ItemKind, Parsed};
 use link::{Place, Units};
 use note::Note;
@@ -94,19 +94,15 @@ pub(crate) fn join(units: impl IntoIterator<Item = String>) -> String {
 
 /// Splits `text` into its modules, by their names. Empty where the text has no entries.
 pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
+    let parsed = parallel::map(text.split(UNIT).collect(), |unit| (unit, parse_unit(unit)));
     let mut notes = Vec::new();
     let mut units = Vec::new();
     let mut line = 0;
-    for unit in text.split(UNIT) {
-        let in_text = |error: PtxError| PtxError {
+    for (unit, parsed) in parsed {
+        let parsed = parsed.map_err(|error| PtxError {
             line: error.line + line,
             ..error
-        };
-        let parsed: Parsed = item::parse(unit).map_err(in_text)?;
-        let is_empty = parsed.items.is_empty() && parsed.notes.is_empty();
-        if !is_empty {
-            check_header(unit, &parsed).map_err(in_text)?;
-        }
+        })?;
         notes.extend(parsed.notes.into_iter().map(|note| note.below(line)));
         units.push((unit, parsed.items, line));
         line += unit.matches('\n').count() + 1;
@@ -121,7 +117,7 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
     for (module, roots) in &modules {
         check_module(module, roots.iter().map(|(_, place)| entries[place]))?;
     }
-    let modules = modules.into_iter().map(|(module, mut roots)| {
+    let modules = parallel::map(modules.into_iter().collect(), |(module, mut roots)| {
         // In the order of the text within a unit; rustc's order of units says nothing.
         roots.sort_by_key(|&(name, (unit, index))| (units.first_entry(unit), index, name));
         let is_function = |&(_, place): &(_, Place)| entries[&place].is_function;
@@ -144,7 +140,16 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
         let entries = roots.iter().map(signed).collect();
         (module, Module { entries, text })
     });
-    Ok(modules.collect())
+    Ok(modules.into_iter().collect())
+}
+
+/// The items and notes of a unit, whose text has a header if there are any.
+fn parse_unit(text: &str) -> Result<Parsed<'_>, PtxError> {
+    let parsed = item::parse(text)?;
+    if !parsed.items.is_empty() || !parsed.notes.is_empty() {
+        check_header(text, &parsed)?;
+    }
+    Ok(parsed)
 }
 
 /// What is in a module is for one architecture, and of one kind.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PTX text to tokens: just enough to find where things begin and end and which names they use.
 //!
-//! Byte by byte where most of a text is, as build scripts are not optimised as a rule.
+//! Byte by byte where most of a text is, and by a table, as build scripts are not optimised as a rule: then each call is one.
 
 use super::PtxError;
 
@@ -48,26 +48,22 @@ impl<'a> Lexer<'a> {
     pub(super) fn next(&mut self) -> Result<Option<Token>, PtxError> {
         self.skip_blank();
         let rest = &self.text[self.position..];
-        let Some(first) = rest.chars().next() else {
+        let Some(&first) = rest.as_bytes().first() else {
             return Ok(None);
         };
-        let (kind, length) = if is_word(first) {
-            // All such characters are bytes of their own.
-            let mut length = 1;
-            while rest.as_bytes().get(length).is_some_and(|&byte| is_word(byte.into())) {
-                length += 1;
+        let (kind, length) = match first {
+            _ if IS_WORD[first as usize] => (TokenKind::Word, word_length(rest)),
+            b'/' if rest.starts_with("//") => (TokenKind::Comment, rest.find('\n').unwrap_or(rest.len())),
+            b'/' if rest.starts_with("/*") => {
+                let length = rest[2..].find("*/");
+                let length = length.ok_or_else(|| self.error("this comment never ends"))?;
+                (TokenKind::Comment, length + 4)
             }
-            (TokenKind::Word, length)
-        } else if rest.starts_with("//") {
-            (TokenKind::Comment, rest.find('\n').unwrap_or(rest.len()))
-        } else if let Some(inside) = rest.strip_prefix("/*") {
-            let length = inside.find("*/");
-            let length = length.ok_or_else(|| self.error("this comment never ends"))?;
-            (TokenKind::Comment, length + 4)
-        } else if first == '"' {
-            (TokenKind::Str, self.string_length(rest)?)
-        } else {
-            (TokenKind::Punct(first), first.len_utf8())
+            b'"' => (TokenKind::Str, self.string_length(rest)?),
+            _ => {
+                let first = rest.chars().next().unwrap_or_default();
+                (TokenKind::Punct(first), first.len_utf8())
+            }
         };
         let (start, line) = (self.position, self.line);
         // No other token goes over lines.
@@ -94,14 +90,16 @@ impl<'a> Lexer<'a> {
     /// Goes to what is not blank.
     fn skip_blank(&mut self) {
         let text = self.text.as_bytes();
-        while let Some(&byte) = text.get(self.position) {
-            match byte {
+        let mut position = self.position;
+        while position < text.len() {
+            match text[position] {
                 b'\n' => self.line += 1,
-                _ if byte.is_ascii_whitespace() => {}
+                b' ' | b'\t' | b'\r' | b'\x0c' => {}
                 _ => break,
             }
-            self.position += 1;
+            position += 1;
         }
+        self.position = position;
     }
 
     /// Bytes of the string that `rest` starts with. PTX strings do not span lines.
@@ -130,6 +128,24 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
+/// Which bytes words are of: characters of one byte each.
+static IS_WORD: [bool; 256] = {
+    let mut is_word = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let character = byte as u8;
+        is_word[byte] = character.is_ascii_alphanumeric() || matches!(character, b'_' | b'$' | b'%' | b'.');
+        byte += 1;
+    }
+    is_word
+};
+
+/// Bytes of the word that `rest` starts with.
+fn word_length(rest: &str) -> usize {
+    let bytes = rest.as_bytes();
+    let mut length = 1;
+    while length < bytes.len() && IS_WORD[bytes[length] as usize] {
+        length += 1;
+    }
+    length
 }
