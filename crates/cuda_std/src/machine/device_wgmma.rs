@@ -187,7 +187,7 @@ macro_rules! registers {
         unsafe fn $name<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
             // What begins from zero has a fence of its own. That of `start` is the same for all ways that matrices lie, so
             // that the compiler moves it up to where the way is chosen: then the driver adds one here.
-            if ADD == 0 {
+            if const { ADD == 0 } {
                 registers!(@ self a b "wgmma.fence.sync.aligned;" "0" $n $types [$tail] [$($major)*] $first $($i)*);
             } else {
                 registers!(@ self a b "" "1" $n $types [$tail] [$($major)*] $first $($i)*);
