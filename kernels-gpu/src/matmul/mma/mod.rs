@@ -339,7 +339,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         // SAFETY (of the five): the kernel's contract. Bytes lie along k.
         unsafe {
             match along_k {
-                _ if size_of::<T::Element>() == 1 => self.sums::<true, true>(),
+                _ if const { size_of::<T::Element>() == 1 } => self.sums::<true, true>(),
                 (true, true) => self.sums::<true, true>(),
                 (true, false) => self.sums::<true, false>(),
                 (false, true) => self.sums::<false, true>(),

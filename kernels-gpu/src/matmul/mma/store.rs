@@ -79,7 +79,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         let (row, column) = (self.tile.row + row, self.tile.column + column);
         let wide = n.is_multiple_of(4) && result.c.is_vec_aligned::<4>();
         let plain = result.epilogue.is_identity() && result.beta == T::Sum::ZERO;
-        if size_of::<C>() == 2 && plain && n.is_multiple_of(8) && result.c.is_vec_aligned::<8>() {
+        if const { size_of::<C>() == 2 } && plain && n.is_multiple_of(8) && result.c.is_vec_aligned::<8>() {
             let part = Part {
                 memory: memory.cast::<C>(),
                 row,
