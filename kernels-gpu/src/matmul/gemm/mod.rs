@@ -274,7 +274,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         if product < shape.batch && row < shape.m && column < shape.n {
             let sums = self.sums::<A, B, Y, X, TM, TN, WM, WN, BK, V, F, NA, NB, THREADS>(tiles, product, row, column);
             self.store::<Y, X, TM, TN, F>(&sums, product, row, column);
-            if finishes(TM, TN, size_of::<T>()) && !self.result.epilogue.is_identity() {
+            if const { finishes(TM, TN, size_of::<T>()) } && !self.result.epilogue.is_identity() {
                 self.finish::<Y, X, TM, TN, F>(product, row, column);
             }
         }
@@ -307,7 +307,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         let (pitch_a, pitch_b) = (WM + V, WN + V);
         let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
         let GemmShape { m, n, k, .. } = self.shape;
-        let k = if finishes(TM, TN, size_of::<T>()) {
+        let k = if const { finishes(TM, TN, size_of::<T>()) } {
             self.shape.k_of(product)
         } else {
             k
