@@ -203,6 +203,16 @@ fn tiles_of_64_rows() {
     }
 }
 
+/// Several tiles of 256 columns for a block, whose last boxes wait for the next one's products: with more stages than go by before they
+/// are stored, with as many, and with fewer, where they do not wait; and where the last tile reaches back.
+#[test]
+fn boxes_wait_for_the_next_tile() {
+    let device = || vec![hopper_of(1, Checks::ALL)];
+    check_orders_on::<f16>(device(), [1, 1], [120, 760, 648]);
+    check_orders_on::<bf16>(device(), [1, 1], [128, 768, 512]);
+    check_orders_on::<bf16>(device(), [1, 1], [128, 768, 72]);
+}
+
 /// Fewer rows than the smallest tiles have, so that copies bring fewer lines, with more steps than stages.
 #[test]
 fn fewer_rows_than_a_tile_has() {

@@ -6,7 +6,7 @@ use crate::common::*;
 use ndarray::{Array1, Array2, Array3, ArrayD, ArrayView3, Axis, IxDyn, s};
 use proptest::prelude::RngExt;
 use warpsmith::ops::{MatMul, ScaledMul};
-use warpsmith::{Device, DeviceArray, DeviceView, Element, Error, F8E4M3, F8E5M2, bf16};
+use warpsmith::{Checks, Device, DeviceArray, DeviceView, Element, Error, F8E4M3, F8E5M2, bf16};
 
 /// What the tests want of an element type.
 trait Float8: Element {
@@ -319,6 +319,24 @@ fn tiles_of_all_widths() {
             case.check(&device, got.view(), &case.wanted(), with_bias.then_some(&bias));
         }
     }
+}
+
+/// Several tiles of 256 columns for a block, whose last boxes wait for the next one's products.
+#[test]
+fn boxes_wait_for_the_next_tile() {
+    let device = hopper_of(1, Checks::ALL);
+    let (a, b) = (stack::<F8E4M3>((1, 128, 1296), 11), stack::<F8E4M3>((1, 1296, 760), 12));
+    let x = DeviceArray::from_ndarray(device.default_stream(), &a).unwrap();
+    let y = DeviceArray::from_ndarray(device.default_stream(), &b).unwrap();
+    let product: DeviceArray<bf16, _> = x.scaled_batched_matmul(&y).fast_accumulation().compute().unwrap();
+    let case = Case {
+        a: a.view(),
+        b: b.view(),
+        scales: [&NONE, &NONE],
+        fast: true,
+        what: "three tiles a block".into(),
+    };
+    case.check(&device, product.to_ndarray().unwrap().view(), &case.wanted(), None);
 }
 
 #[test]

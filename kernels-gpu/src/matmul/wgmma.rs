@@ -8,6 +8,7 @@
 //! two others, the consumers, multiply them (`wgmma`), 64 rows of the tile each, with the sums in registers. Two barriers
 //! a stage say that it is full, and that both consumers are done with it. A tile's result goes by way of shared memory,
 //! in boxes of 16 rows × 128 bytes for each warp, and is stored by the accelerator while the next tile is multiplied.
+//! Of a tile of 256 columns there is memory for half of a 16-bit result at a time; the other half waits in registers.
 //!
 //! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
 //! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. TF32 it takes
@@ -31,12 +32,12 @@
 //! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 
 use bytemuck::Pod;
-use cuda_std::cluster;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::wgmma::{KMajor, Layout, MnMajor, MnMajorB64, MultiplyBy, Operand, Registers, Tf32};
+use cuda_std::{cluster, hint};
 use half::{bf16, f16};
 
 use self::addend::{Addend, RingAddend};
@@ -376,7 +377,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     // What is behind `else` comes first in the machine code, right behind what all warps run: the first copies wait for the
     // producer's instructions to be fetched, and the consumers for the copies.
     if warp >= 4 {
-        block.consume::<T>(warp - 4, result);
+        block.apart().consume::<T>(warp - 4, result);
     } else {
         let addend = Addend {
             map: addend,
@@ -417,6 +418,7 @@ impl Factors for () {
 }
 
 /// What the threads of a block have in common.
+#[derive(Clone, Copy)]
 struct Block<'a, E, C, const R: usize> {
     a: TensorMap<'a, E>,
     b: TensorMap<'a, E>,
@@ -644,6 +646,21 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             cluster::sync_started();
         }
         block
+    }
+
+    /// The same, of which nothing is computed ahead of the roles' ways apart: the assembler would keep it for both, in uniform
+    /// registers, of which the widest tiles' loops leave none.
+    #[inline(always)]
+    fn apart(&self) -> Self {
+        if R != 128 {
+            return *self;
+        }
+        let [batch, m, n] = cuda_std::array::map([self.shape.batch, self.shape.m, self.shape.n], hint::opaque);
+        let tile = [TILE_M as u32, tile_n(R) as u32];
+        Self {
+            tiles: Tiles::new(batch, [m, n], tile, const { group(R, size_of::<E>()) }),
+            ..*self
+        }
     }
 
     /// The binary logarithm of the cluster's blocks.

@@ -6,6 +6,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
 use cuda_std::{tma, warpgroup};
 
+use super::store::Packed;
 use super::{BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes};
 use crate::matmul::epilogue::EpilogueOp;
 use crate::matmul::tiles::Tile;
@@ -21,6 +22,7 @@ where
         warpgroup::increase_registers::<232>();
         self.clear_lines();
         let mut place = Place::<R>::FIRST;
+        let mut packed = Packed::NONE;
         for tile in self.tiles_of_block() {
             if self.a_comes_from_registers() {
                 let sums = self.sums_from_registers(warp, &mut place);
@@ -28,11 +30,16 @@ where
                 continue;
             }
             let bias = self.load_bias(tile, 0, &result);
+            let beside = |k| {
+                if packed.is_due(k) {
+                    self.store_packed(&mut packed, warp);
+                }
+            };
             let mut sums = match (Self::ANY_LAYOUT && self.a_lies_along_m(), self.b_lies_along_n()) {
-                (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
-                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
+                (false, false) => self.sums_beside::<T, T, KMajor, KMajor>(warp / 4, &mut place, beside),
+                (false, true) => self.sums_beside::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place, beside),
+                (true, false) => self.sums_beside::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place, beside),
+                (true, true) => self.sums_beside::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place, beside),
             };
             if self.shares_k() {
                 self.add_parts(&mut sums, warp / 4, |a, b| a + b);
@@ -42,7 +49,17 @@ where
                 }
             }
             let row = tile.row + warp * BOX_M as u32;
-            self.store(sums, warp, Tile { row, ..tile }, &result, bias, (), &mut place);
+            let tile = Tile { row, ..tile };
+            packed = match self.packs(&result, ()) {
+                true => self.store_and_pack(&sums, result.alpha, warp, tile),
+                false => {
+                    self.store(sums, warp, tile, &result, bias, (), &mut place);
+                    Packed::NONE
+                }
+            };
+        }
+        if packed.is_there() {
+            self.store_packed(&mut packed, warp);
         }
         if warp::elect() {
             // The shared memory is the block's as long as copies read it.
@@ -51,22 +68,34 @@ where
     }
 
     /// This thread's part of the product of 64 rows of the tile, or of the stages of one parity.
-    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
-    // has no room for those of all loops.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn sums<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
         &self,
         group: u32,
         place: &mut Place<R>,
     ) -> Accumulator<R> {
+        self.sums_beside::<T, U, A, B>(group, place, |_| ())
+    }
+
+    /// [`sums`](Self::sums), and `beside` on the way, as [`sums_by`](Self::sums_by) does it.
+    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
+    // has no room for those of all loops.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn sums_beside<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+        beside: impl FnMut(u32),
+    ) -> Accumulator<R> {
         let (a, b) = (self.a_of::<T, A>(group), self.b_of::<U, B>());
-        self.sums_by(group, place, |sums: Batch<R>, stage, step, is_first| {
+        let multiply = |sums: Batch<R>, stage, step, is_first| {
             // SAFETY (of both): as `sums_by` says.
             match is_first {
                 true => unsafe { sums.mma_from_zero(a(stage, step), b(stage, step)) },
                 false => unsafe { sums.mma(a(stage, step), b(stage, step)) },
             }
-        })
+        };
+        self.sums_by(group, place, multiply, beside)
     }
 }
 
@@ -147,12 +176,15 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     ///
     /// A stage that it is given is full, and is not filled again before all consumers that read it have arrived at its barrier,
     /// which they do when they have waited for what reads it; each batch is committed and waited for.
+    ///
+    /// `beside` is called with the `k` of each stage but the first, while its products and those of the one before are on their way.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn sums_by<S: Pod>(
         &self,
         group: u32,
         place: &mut Place<R>,
         multiply: impl Fn(Batch<R, S>, u32, u32, bool) -> Batch<R, S>,
+        mut beside: impl FnMut(u32),
     ) -> Accumulator<R, S>
     where
         [S; R]: InRegisters<S>,
@@ -185,7 +217,9 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
             let next = multiply(sums.restart(), stage, 0, false);
             let next = multiply(next, stage, 1, false);
             let next = multiply(next, stage, 2, false);
-            sums = multiply(next, stage, 3, false).commit().wait_but_newest();
+            let next = multiply(next, stage, 3, false).commit();
+            beside(k);
+            sums = next.wait_but_newest();
             self.release(previous);
             *place = place.after(step);
             k += step * Self::TILE_K;

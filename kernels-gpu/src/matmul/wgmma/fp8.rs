@@ -24,6 +24,7 @@ use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MultiplyBy, Operand, Regist
 use cuda_std::{half::bf16, warpgroup};
 
 use super::addend::RingAddend;
+use super::store::Packed;
 use super::{BOX_M, Block, Factors, LINE, Output, Place, Result, THREADS, WgmmaShape};
 use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::span;
@@ -307,6 +308,7 @@ where
     ) {
         self.clear_lines();
         let mut place = Place::<R>::FIRST;
+        let mut packed = Packed::NONE;
         let lane = thread::thread_idx_x() % 32;
         for tile in self.tiles.of_block() {
             // Where both consumers have all rows, they have the same scales.
@@ -318,13 +320,21 @@ where
                 ..tile
             };
             let bias = self.load_bias(tile, 0, &result);
-            let mut sums = match is_two_level(R) && scales.plan.one_level == 0 {
+            let is_two_level = is_two_level(R) && scales.plan.one_level == 0;
+            let mut sums = match is_two_level {
                 true if R == 2 * HALF => self.sums_of_halves::<T, U>(warp / 4, &mut place),
                 true if may_have_blocks(R) && scales.by_blocks() => {
                     self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales)
                 }
                 true => self.sums_of_stages::<T, U, false>(warp / 4, &mut place, at, scales),
-                false => self.sums::<T, U, KMajor, KMajor>(warp / 4, &mut place),
+                false => {
+                    let beside = |k| {
+                        if packed.is_due(k) {
+                            self.store_packed(&mut packed, warp);
+                        }
+                    };
+                    self.sums_beside::<T, U, KMajor, KMajor>(warp / 4, &mut place, beside)
+                }
             };
             if self.shares_k() {
                 self.add_parts(&mut sums, warp / 4, |a, b| a + b);
@@ -334,7 +344,17 @@ where
             }
             // SAFETY: the kernel's contract.
             unsafe { scales.multiply_rows(&mut sums, at, self.shape.m) };
-            self.store(sums, warp, Tile { row, ..tile }, &result, bias, scales, &mut place);
+            let tile = Tile { row, ..tile };
+            packed = match !is_two_level && self.packs(&result, scales) {
+                true => self.store_and_pack(&sums, result.alpha, warp, tile),
+                false => {
+                    self.store(sums, warp, tile, &result, bias, scales, &mut place);
+                    Packed::NONE
+                }
+            };
+        }
+        if packed.is_there() {
+            self.store_packed(&mut packed, warp);
         }
         if lane == 0 {
             // The shared memory is the block's as long as copies read it.

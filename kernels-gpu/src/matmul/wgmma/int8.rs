@@ -76,12 +76,13 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums_of_integers(&self, group: u32, place: &mut Place<R>) -> Accumulator<R, i32> {
         let (a, b) = (self.a_of::<i8, KMajor>(group), self.b_of::<i8, KMajor>());
-        self.sums_by(group, place, |sums: Batch<R, i32>, stage, step, is_first| {
+        let multiply = |sums: Batch<R, i32>, stage, step, is_first| {
             // SAFETY (of both): as `sums_by` says.
             match is_first {
                 true => unsafe { sums.mma_i8_from_zero(a(stage, step), b(stage, step)) },
                 false => unsafe { sums.mma_i8(a(stage, step), b(stage, step)) },
             }
-        })
+        };
+        self.sums_by(group, place, multiply, |_| ())
     }
 }

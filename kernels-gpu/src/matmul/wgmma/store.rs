@@ -12,6 +12,50 @@ use crate::matmul::epilogue::{EpilogueOp, numbers};
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
+/// Whether results of so many bytes, of tiles whose sums take so many registers, may wait to be stored: those of tiles that have more
+/// boxes than there is memory for.
+const fn may_wait(registers: usize, element: usize) -> bool {
+    element == 2 && registers == 128
+}
+
+/// Stages of the next tile that go by before what is packed is stored, or all but the last, if there are no more: 8000 cycles.
+const STAGES_LATER: u32 = 8;
+
+/// What there is no memory for of a tile's sums, rounded to 16 bits, in pairs. It is stored beside the next tile's products: until the
+/// tile's first boxes have been copied takes some 4000 cycles, since the accelerator has the ring's stages to copy first, and the tensor
+/// cores would wait that long.
+pub(super) struct Packed {
+    pairs: [u32; 32],
+    /// Column, row and product.
+    at: [u32; 3],
+    /// A bit for each box that is the tile's own.
+    boxes: u32,
+    /// The `k` of the next tile beside which it is stored, which is not 0 if there is anything.
+    due: u32,
+}
+
+impl Packed {
+    /// None.
+    pub(super) const NONE: Self = Self {
+        pairs: [0; 32],
+        at: [0; 3],
+        boxes: 0,
+        due: 0,
+    };
+
+    /// Whether it is to be stored beside the stage at `k`, which is none of a tile's first.
+    #[inline(always)]
+    pub(super) fn is_due(&self, k: u32) -> bool {
+        self.due == k
+    }
+
+    /// Whether there is anything.
+    #[inline(always)]
+    pub(super) fn is_there(&self) -> bool {
+        self.due != 0
+    }
+}
+
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// The memory of box `number` of a warp.
     #[inline(always)]
@@ -44,15 +88,28 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         self.boxed(number, warp)
     }
 
+    /// The first column of box `number` of a tile.
+    #[inline(always)]
+    fn column_of(tile: Tile, number: u32) -> u32 {
+        tile.column + number * 2 * Self::OF_BOX as u32
+    }
+
     /// Has box `number` of the tile's rows stored.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
+        let column = Self::column_of(tile, number);
+        let at = [column, tile.row, tile.product];
+        self.store_box_if(tile.owns(tile.row, column), from, at);
+    }
+
+    /// Has a box of the result stored, which begins at this column, row and product, if it is the tile's own.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store_box_if(&self, is_own: bool, from: Shared<u8>, at: [u32; 3]) {
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
         if warp::elect() {
-            let column = tile.column + number * 2 * Self::OF_BOX as u32;
-            if tile.owns(tile.row, column) {
-                let at = [column as i32, tile.row as i32, tile.product as i32];
+            if is_own {
+                let at = cuda_std::array::map(at, |at| at as i32);
                 // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
                 unsafe { self.c.store(at, from.cast()) };
             }
@@ -132,6 +189,69 @@ where
                 self.store_box(to, number as u32, tile);
             }
         });
+    }
+
+    /// Whether a tile's last boxes wait [packed](Packed): where sums are only scaled, and the next tile has as many stages as go by
+    /// meanwhile. With fewer the wait is only put off.
+    #[inline(always)]
+    pub(super) fn packs<F: EpilogueOp<f32>>(&self, result: &Result<'_, C, F>, factors: impl Factors) -> bool {
+        let is_scaled = !result.addend.is_there() && result.epilogue.is_identity() && !factors.are_there();
+        may_wait(R, size_of::<C>()) && is_scaled && self.shape.k >= STAGES_LATER * Self::TILE_K
+    }
+
+    /// Stores the boxes of a tile that there is memory for, and packs the others.
+    // On the simulated GPU in a frame of its own, as `store`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn store_and_pack(&self, sums: &Accumulator<R>, alpha: f32, warp: u32, tile: Tile) -> Packed {
+        if !may_wait(R, size_of::<C>()) {
+            return Packed::NONE;
+        }
+        let scaled = |i: usize| alpha * sums.element(i);
+        let mut packed = Packed {
+            at: [tile.column, tile.row, tile.product],
+            due: (STAGES_LATER * Self::TILE_K).min((self.shape.k - 1) / Self::TILE_K * Self::TILE_K),
+            ..Packed::NONE
+        };
+        unroll!(8, number => {
+            let (first, has_memory) = (number * Self::OF_BOX, number < boxes(R));
+            if first < R && has_memory {
+                let to = self.take_box(number as u32, warp);
+                Self::put_sums(to, |i| scaled(first + i));
+                self.store_box(to, number as u32, tile);
+            } else if first < R {
+                let is_own = tile.owns(tile.row, Self::column_of(tile, number as u32));
+                packed.boxes |= u32::from(is_own) << number;
+            }
+        });
+        let pair = |i: usize| match Self::PACKED + 2 * i < R {
+            true => C::pack(scaled(Self::PACKED + 2 * i), scaled(Self::PACKED + 2 * i + 1)),
+            false => 0,
+        };
+        packed.pairs = cuda_std::array::from_fn(pair);
+        packed
+    }
+
+    /// The first of a thread's sums that are packed.
+    const PACKED: usize = boxes(R) * Self::OF_BOX;
+
+    /// Stores what is packed.
+    // As `store_and_pack`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn store_packed(&self, packed: &mut Packed, warp: u32) {
+        if !may_wait(R, size_of::<C>()) {
+            return;
+        }
+        let [column, row, product] = packed.at;
+        unroll!(8, number => {
+            let first = number * Self::OF_BOX;
+            if first < R && first >= Self::PACKED {
+                let to = self.take_box(number as u32, warp);
+                Self::put_pairs(to, |i| packed.pairs[(first - Self::PACKED) / 2 + i]);
+                let at = [column + 2 * first as u32, row, product];
+                self.store_box_if((packed.boxes >> number) & 1 != 0, to, at);
+            }
+        });
+        packed.due = 0;
     }
 
     /// Loads this lane's word of a bias that all rows have in common, for the columns of box `number` of a tile: ahead of the
@@ -225,12 +345,18 @@ where
     /// Puts 16 rows × 64 numbers of 16 bits into a box, four matrices of 8 × 8 at a time.
     #[inline(always)]
     fn put_packed(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+        Self::put_pairs(to, |i| C::pack(value(2 * i), value(2 * i + 1)));
+    }
+
+    /// The same of numbers that are packed already.
+    #[inline(always)]
+    fn put_pairs(to: Shared<u8>, pair: impl Fn(usize) -> u32) {
         let lane = thread::thread_idx_x() % 32;
         unroll!(4, part => {
-            let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
+            let pair = |i: usize| pair(4 * part + i);
             let at = Self::packed_at(part as u32, lane);
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
-            unsafe { matrix::stmatrix_x4(to, at, [pair(0), pair(2), pair(4), pair(6)]) };
+            unsafe { matrix::stmatrix_x4(to, at, [pair(0), pair(1), pair(2), pair(3)]) };
         });
     }
 }
