@@ -256,15 +256,6 @@ impl Device {
         self.properties().is_simulated()
     }
 
-    /// Bytes of memory that are free; [`memory`](Self::memory) has more.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Cuda`] if the driver fails.
-    pub fn free_memory(&self) -> Result<u64> {
-        self.backend.free_memory()
-    }
-
     /// What the device's memory is used for, by this process and as a whole.
     ///
     /// An array's memory is allocated until its drop, also while work that uses it is queued. Then it is reserved: it
@@ -553,7 +544,7 @@ impl Stream {
     ///
     /// /// The bytes that are free on the device that has the array.
     /// fn room(x: &DeviceArrayRef<f32, ndarray::Ix1>) -> Result<u64> {
-    ///     x.stream().device().free_memory()
+    ///     Ok(x.stream().device().memory()?.free)
     /// }
     ///
     /// # fn main() -> Result<()> {

@@ -131,7 +131,7 @@ fn the_simulator_has_the_limits_of_a_gpu() {
 
 #[test]
 fn every_device_has_memory() {
-    let (total, free) = (device().properties().total_memory, device().free_memory().unwrap());
+    let (total, free) = (device().properties().total_memory, device().memory().unwrap().free);
     assert!(0 < free && free <= total, "{free} of {total}");
 }
 

@@ -265,7 +265,7 @@ fn alpha_and_beta() {
 fn rows_that_are_far_apart() {
     for device in devices() {
         let stream = device.default_stream();
-        let apart = match device.free_memory().unwrap() {
+        let apart = match device.memory().unwrap().free {
             16_000_000_000.. if !device.is_simulator() => 1 << 29,
             _ => 1 << 16,
         };

@@ -31,7 +31,7 @@ pub fn sizes(device: &Device, bytes: usize) -> Vec<usize> {
     if device.is_simulator() {
         return vec![1 << 16];
     }
-    let free = device.free_memory().expect("the driver tells the free memory") as usize;
+    let free = device.memory().expect("the driver tells the free memory").free as usize;
     [1 << 20, 1 << 24, 1 << 28]
         .into_iter()
         .filter(|size| size * bytes < free / 10 * 9)

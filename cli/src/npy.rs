@@ -137,7 +137,7 @@ impl NpyFile {
     }
 
     fn elements<T: Scalar>(&self, device: &Device) -> Result<ArrayD<T>> {
-        let free = device.free_memory()?;
+        let free = device.memory()?.free;
         let bytes = self.bytes(size_of::<T>())?;
         if bytes as u64 > free {
             let id = &device.properties().id;
