@@ -142,11 +142,13 @@ def measure(args: argparse.Namespace, rows: Rows, keep: Callable[[Rows], None]) 
 
         def ours(which: str) -> None:
             file, what = Path(folder) / f"ours-{which}.json", f"warpsmith bench, the {which} run"
-            attempt(lambda: run(what, [warpsmith, "bench", "--sizes", args.sizes, *chosen, "--json", file]))
-            # Those that were measured, where others failed.
-            if file.exists():
-                rows.extend(read_rows(file, what))
-                keep(rows)
+            try:
+                attempt(lambda: run(what, [warpsmith, "bench", "--sizes", args.sizes, *chosen, "--json", file]))
+            finally:
+                # Those that were measured, where others failed, or the run was stopped.
+                if file.exists():
+                    rows.extend(read_rows(file, what))
+                    keep(rows)
 
         def theirs(what: str, command: list[str | Path]) -> None:
             def take(line: str) -> None:

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `bench`, on few elements.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::common::Workplace;
 use serde_json::Value;
 
@@ -322,6 +325,32 @@ fn rows_that_all_fail() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"[]\n");
     assert!(!place.path("roof.svg").exists());
+}
+
+/// What was measured when the program is killed is in the table and in the file, and in a list that wants its bracket alone.
+#[test]
+fn a_run_that_is_killed_keeps_its_rows() {
+    let place = Workplace::new();
+    let options = ["bench", "--sizes", "5003", "--repeats", "1", "--json"];
+    let run_until = |args: &[&str], line: &str| {
+        let mut child = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        while !text.contains(line) {
+            assert_ne!(stdout.read_line(&mut text).unwrap(), 0, "no {line} in {text}");
+        }
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success(), "it has measured all rows: {text}");
+        text
+    };
+    run_until(&[&options[..], &["rows.json"]].concat(), "| add ");
+    let list: Value = serde_json::from_slice(&std::fs::read(place.path("rows.json")).unwrap()).unwrap();
+    assert_eq!(names(&list)[..2], NAMES[..2]);
+
+    // A line is whole when the next row comes.
+    let text = run_until(&options, "\"add\"");
+    let list: Value = serde_json::from_str(&format!("{}]", text.trim_end().trim_end_matches(','))).unwrap();
+    assert_eq!(names(&list), NAMES[..2]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //!   it, but for the Gaussian blur, the product of matrices and attention, of which places all over the result are.
 //! - A row whose result is wrong, or that fails otherwise, is reported and left out; the others are measured, shown and
 //!   written all the same, and the program fails at the end. With `--verbose` it says how long each row took in all.
+//! - A row is shown and written as soon as it is measured: who stops the program keeps those that were.
 //! - Then come 3 calls of warm-up, and those that are timed, each between two events of the stream. All are queued
 //!   without a wait in between, behind fills of memory that keep the GPU busy for twice as long as that takes the host,
 //!   so that the times are without the host's launching; they are read at the end. The table has the median and the
@@ -29,22 +30,21 @@ mod products;
 mod rows;
 mod sorting;
 mod squares;
+mod written;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
-use serde_json::{Value, json};
 use warpsmith::{Device, Properties};
-use warpsmith_lab::report::figures;
 
 use crate::output::Output;
-use crate::session::{self, Session, print};
+use crate::session::{self, Session};
 pub use measure::Bench;
 use measure::{Limit, Measurement};
 use rows::{ROWS, Row};
+use written::Written;
 
 /// Sizes on a GPU: one that fits into the L2 cache, one that does not, and one that is all about bandwidth.
 const GPU_SIZES: &[usize] = &[1 << 20, 1 << 24, 1 << 28];
@@ -69,7 +69,7 @@ pub struct BenchArgs {
     /// Draws the largest size as a roofline: operations per second over operations per byte.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// With --json: writes the list to this file, and prints the table.
+    /// With --json: writes the list to this file, which is whole after each row, and prints the table.
     #[arg(value_name = "FILE.json")]
     file: Option<PathBuf>,
 }
@@ -97,7 +97,7 @@ struct Outcomes {
 /// `warpsmith bench`
 pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
     let rows = selected(&args.only)?;
-    let files = Files::open(session, args)?;
+    let plot = open_files(session, args)?;
     let device = session.open_device()?;
     device.register_kernels(warpsmith::kernels!(warpsmith_cli_kernels))?;
     let sizes = match args.sizes.as_slice() {
@@ -105,14 +105,13 @@ pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
         [] => GPU_SIZES,
         sizes => sizes,
     };
-    let outcomes = measure_all(session, &device, args.repeats as usize, &rows, sizes);
-    files.write(&device, &outcomes.measured)?;
-    if session.json() && args.file.is_none() {
-        print(&format!("{}\n", to_json(&outcomes.measured)))?;
-    } else {
-        let device = device.properties();
-        let table = table(&outcomes.measured, device);
-        print(&format!("{} ({})\n{table}\n", device.name, device.id))?;
+    let mut written = Written::begin(session, device.properties(), args.file.clone(), &rows)?;
+    let outcomes = measure_all(session, &device, args.repeats as usize, &rows, sizes, &mut written)?;
+    written.end()?;
+    // Without a row there is nothing to draw.
+    if let Some(file) = plot.filter(|_| !outcomes.measured.is_empty()) {
+        let svg = roofline(device.properties(), &outcomes.measured)?;
+        file.commit(|file| Ok(file.write_all(svg.as_bytes())?))?;
     }
     outcomes.verdict()
 }
@@ -143,8 +142,15 @@ fn selected(parts: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(chosen).collect())
 }
 
-/// Measures the rows, and says at once which of them fail and why; how long each took in all, where that is asked for.
-fn measure_all(session: &Session, device: &Device, repeats: usize, rows: &[&'static Row], sizes: &[usize]) -> Outcomes {
+/// Measures the rows, writes each, and says at once which of them fail and why; how long each took in all, where that is asked for.
+fn measure_all(
+    session: &Session,
+    device: &Device,
+    repeats: usize,
+    rows: &[&'static Row],
+    sizes: &[usize],
+    written: &mut Written<'_>,
+) -> Result<Outcomes> {
     let bench = Bench::new(device, repeats);
     let progress = session.progress("bench");
     let mut outcomes = Outcomes::default();
@@ -171,20 +177,22 @@ fn measure_all(session: &Session, device: &Device, repeats: usize, rows: &[&'sta
             let is_copy = row.name == ROWS[0].name;
             let measured = if is_copy { copy.clone() } else { measure(row) };
             if let Some(measured) = measured {
-                outcomes.measured.push(Outcome {
+                let outcome = Outcome {
                     name: row.name,
                     size,
                     measured,
                     copy: copy.as_ref().map(Measurement::bytes_per_second),
-                });
+                };
+                progress.suspend(|| written.add(&outcome))?;
+                outcomes.measured.push(outcome);
             } else if bench.stream.synchronize().is_err() {
                 // As after a kernel's trap: nothing runs on this device any more.
                 outcomes.skipped = rows.len() - place - 1 + (sizes.len() - number - 1) * rows.len();
-                return outcomes;
+                return Ok(outcomes);
             }
         }
     }
-    outcomes
+    Ok(outcomes)
 }
 
 impl Outcomes {
@@ -203,44 +211,18 @@ impl Outcomes {
     }
 }
 
-/// The files that were asked for.
-struct Files {
-    list: Option<Output>,
-    plot: Option<Output>,
-}
-
-impl Files {
-    /// Fails, before any work is done, where one could not be written.
-    fn open(session: &Session, args: &BenchArgs) -> Result<Self> {
-        if let Some(file) = &args.file {
-            ensure!(session.json(), "{}: is written with --json only", file.display());
-        }
-        if let Some(plot) = &args.plot {
-            let is_svg = plot.extension().is_some_and(|extension| extension == "svg");
-            ensure!(is_svg, "{}: wanted a name that ends in .svg", plot.display());
-        }
-        let create = |path: &Option<PathBuf>| {
-            path.as_deref()
-                .map(|path: &Path| session.create_output(path))
-                .transpose()
-        };
-        Ok(Self {
-            list: create(&args.file)?,
-            plot: create(&args.plot)?,
-        })
+/// The plot's file, if one was asked for. Fails, before any work is done, where a file could not be written.
+fn open_files(session: &Session, args: &BenchArgs) -> Result<Option<Output>> {
+    if let Some(file) = &args.file {
+        ensure!(session.json(), "{}: is written with --json only", file.display());
+        session.create_output(file)?;
     }
-
-    fn write(self, device: &Device, outcomes: &[Outcome]) -> Result<()> {
-        if let Some(file) = self.list {
-            file.commit(|file| Ok(writeln!(file, "{}", to_json(outcomes))?))?;
-        }
-        // Without a row there is nothing to draw.
-        if let Some(file) = self.plot.filter(|_| !outcomes.is_empty()) {
-            let svg = roofline(device.properties(), outcomes)?;
-            file.commit(|file| Ok(file.write_all(svg.as_bytes())?))?;
-        }
-        Ok(())
-    }
+    let Some(plot) = &args.plot else {
+        return Ok(None);
+    };
+    let is_svg = plot.extension().is_some_and(|extension| extension == "svg");
+    ensure!(is_svg, "{}: wanted a name that ends in .svg", plot.display());
+    session.create_output(plot).map(Some)
 }
 
 /// The roofline of the largest size.
@@ -307,65 +289,6 @@ fn arithmetic_peak(device: &Properties, dtype: &str) -> Option<f64> {
     };
     let clock = 1e3 * f64::from(device.clock_khz?);
     Some(f64::from(device.multiprocessors) * clock * lanes * 2.0)
-}
-
-fn table(outcomes: &[Outcome], device: &Properties) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["row", "type", "n", "median", "min", "throughput", "of copy or peak"]);
-    for Outcome {
-        name, measured, copy, ..
-    } in outcomes
-    {
-        let (throughput, share) = match measured.limit {
-            Limit::Bandwidth => (
-                format!("{} GB/s", figures(measured.bytes_per_second() / 1e9)),
-                copy.map(|copy| measured.bytes_per_second() / copy),
-            ),
-            Limit::Arithmetic => (
-                format!("{} TFLOP/s", figures(measured.operations_per_second() / 1e12)),
-                arithmetic_peak(device, measured.dtype).map(|peak| measured.operations_per_second() / peak),
-            ),
-        };
-        table.add_row([
-            name.to_string(),
-            measured.dtype.to_string(),
-            measured.n.to_string(),
-            format!("{:.4} ms", measured.median_ms()),
-            format!("{:.4} ms", measured.min_ms()),
-            throughput,
-            share.map_or("unknown".into(), |share| format!("{:.1} %", 100.0 * share)),
-        ]);
-    }
-    for column in 2..7 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// A list of the rows.
-fn to_json(outcomes: &[Outcome]) -> Value {
-    let object = |Outcome { name, measured, .. }: &Outcome| {
-        let mut object = json!({
-            "name": name,
-            "dtype": measured.dtype,
-            "n": measured.n,
-            "ms_median": measured.median_ms(),
-            "ms_min": measured.min_ms(),
-            "repeats": measured.times.repeats,
-        });
-        if let Some(shape) = &measured.shape {
-            object["shape"] = json!(shape);
-        }
-        match measured.limit {
-            Limit::Bandwidth => object["gb_s"] = json!(measured.bytes_per_second() / 1e9),
-            Limit::Arithmetic => object["tflop_s"] = json!(measured.operations_per_second() / 1e12),
-        }
-        object
-    };
-    outcomes.iter().map(object).collect()
 }
 
 #[cfg(test)]
