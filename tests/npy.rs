@@ -320,6 +320,39 @@ mod archives {
     }
 
     #[test]
+    fn views_and_arrays_of_the_host() {
+        let matrix = array![[1.0f32, 2.0], [3.0, 4.0]];
+        let mut writer = NpzWriter::new(Cursor::new(Vec::new()));
+        writer
+            .add("column", &upload(&matrix).index_axis(ndarray::Axis(1), 0).unwrap())
+            .unwrap();
+        writer.add_ndarray("transposed", &matrix.t()).unwrap();
+        writer.add_ndarray("number", &ndarray::arr0(7u64)).unwrap();
+        let error = writer.add_ndarray("number", &matrix).unwrap_err().to_string();
+        assert!(error.contains("\"number\" cannot be added"), "{error}");
+        let mut reader = NpzReader::new(writer.finish().unwrap()).unwrap();
+        assert_eq!(reader.load_ndarray::<f32, Ix1>("column").unwrap(), array![1.0, 3.0]);
+        assert_eq!(reader.load_ndarray::<f32, Ix2>("transposed").unwrap(), matrix.t());
+        assert_eq!(reader.load_ndarray::<u64, Ix0>("number").unwrap().into_scalar(), 7);
+        for (name, problem) in [
+            ("column", "with 2 axes"),
+            ("none", "wanted one of column, transposed, number"),
+        ] {
+            let error = reader.load_ndarray::<f32, Ix2>(name).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+        // As NumPy writes it in Fortran order.
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        zip.start_file("x.npy", SimpleFileOptions::default()).unwrap();
+        zip.write_all(&file("|u1", true, &[2, 3], &[1, 2, 3, 4, 5, 6])).unwrap();
+        let mut reader = NpzReader::new(zip.finish().unwrap()).unwrap();
+        assert_eq!(
+            reader.load_ndarray::<u8, Ix2>("x").unwrap(),
+            array![[1, 3, 5], [2, 4, 6]]
+        );
+    }
+
+    #[test]
     fn an_archive_is_there_when_it_is_finished() {
         let folder = Folder::new("unfinished");
         let path = folder.0.join("x.npz");

@@ -3,7 +3,7 @@
 
 use ndarray::{Array1, Array2, ArrayD, Axis, IxDyn, array, s};
 use warpsmith::expr::{Promote, Value};
-use warpsmith::optim::{Adam, LossScale, Parameter, Sgd, clip_norm};
+use warpsmith::optim::{Adam, LossScale, LossScaleState, Parameter, Sgd, clip_norm};
 use warpsmith::{Device, DeviceArray, Error, Result, bf16, f16};
 
 use crate::common::*;
@@ -194,6 +194,112 @@ fn recorded_steps_count_and_take_the_learning_rate_of_now() {
     graph.launch().unwrap();
     let wanted = start.mapv(|w| w - 0.5 - 0.25 * 1.5);
     assert_same(&elements(&graph.args().0), &wanted.to_vec(), "SGD");
+}
+
+/// What another optimiser does with the state, and the parameters' elements, has the same bits.
+fn interrupted<T: Float>() {
+    let (w, g) = (numbers::<T>(LEN, 5), upload(&numbers::<T>(LEN, 6)));
+    let gradient = |t: i32| g.expr() * T::of(1.0 + f64::from(t % 3));
+    let mut weights = upload(&w);
+    let make_adam = || {
+        let adam = Adam::new(&upload(&w), RATE).unwrap().betas(0.875, 0.96875).unwrap();
+        adam.decoupled_weight_decay(DECAY).unwrap()
+    };
+    let mut adam = make_adam();
+    for t in 0..5 {
+        adam.step(&mut weights, gradient(t)).unwrap();
+    }
+    let (mut state, mut loaded, mut next) = (adam.state().unwrap(), weights.try_clone().unwrap(), make_adam());
+    assert_eq!(state.steps, 5);
+    next.set_state(&state).unwrap();
+    for t in 5..9 {
+        adam.step(&mut weights, gradient(t)).unwrap();
+        next.step(&mut loaded, gradient(t)).unwrap();
+    }
+    assert_same(&elements(&loaded), &elements(&weights), "Adam");
+    assert_eq!(next.state().unwrap(), adam.state().unwrap());
+    // A count that no loop gets to: nothing is left to be corrected.
+    state.steps = u64::MAX;
+    next.set_state(&state).unwrap();
+    next.step(&mut loaded, &g).unwrap();
+    assert!(elements(&loaded).iter().all(|w| w.wide().is_finite()));
+
+    let make_sgd = || Sgd::new(&upload(&w), RATE).unwrap().nesterov(0.875).unwrap();
+    let mut sgd = make_sgd();
+    sgd.step(&mut weights, &g).unwrap();
+    let (state, mut loaded, mut next) = (sgd.state().unwrap(), weights.try_clone().unwrap(), make_sgd());
+    next.set_state(&state).unwrap();
+    sgd.step(&mut weights, gradient(1)).unwrap();
+    next.step(&mut loaded, gradient(1)).unwrap();
+    assert_same(&elements(&loaded), &elements(&weights), "SGD");
+}
+for_types!(interrupted: f32 bf16);
+
+#[test]
+fn states_of_recorded_steps() {
+    let stream = device().default_stream();
+    let start = Array1::from_shape_fn(100, |i| (i as f32).sin());
+    let record = || {
+        let (weights, gradient) = (upload(&start), upload(&Array1::<f32>::ones(100)));
+        let adam = Adam::new(&weights, 0.1).unwrap();
+        let scale = LossScale::new(stream, 1.0).unwrap().growth_interval(3).unwrap();
+        let args = (weights, adam, scale, gradient);
+        let step = stream.capture(args, |_, (weights, adam, scale, gradient)| {
+            scale.update(&[gradient.view().into_dyn()])?;
+            adam.step_scaled(weights, &*gradient, scale)
+        });
+        step.unwrap()
+    };
+    let mut wanted = record();
+    (0..4).for_each(|_| wanted.launch().unwrap());
+    let mut graph = record();
+    let (weights, adam, scale, _) = graph.args_mut();
+    weights.assign(&wanted.args().0).unwrap();
+    adam.set_state(&wanted.args().1.state().unwrap()).unwrap();
+    let state = wanted.args().2.state().unwrap();
+    assert_eq!(state, LossScaleState { value: 2.0, steps: 1 });
+    scale.set_state(&state).unwrap();
+    for graph in [&mut wanted, &mut graph] {
+        (0..3).for_each(|_| graph.launch().unwrap());
+    }
+    assert_same(&elements(&graph.args().0), &elements(&wanted.args().0), "weights");
+    assert_eq!(graph.args().1.state().unwrap(), wanted.args().1.state().unwrap());
+    assert_eq!(graph.args().2.state().unwrap(), LossScaleState { value: 4.0, steps: 1 });
+}
+
+#[test]
+fn states_that_do_not_fit_change_nothing() {
+    let x = upload(&array![[1.0f32, 2.0]]);
+    let mut adam = Adam::new(&x, 0.1).unwrap();
+    let before = adam.state().unwrap();
+    let mut other = Adam::new(&upload(&array![[1.0f32], [2.0]]), 0.1)
+        .unwrap()
+        .state()
+        .unwrap();
+    other.steps = 3;
+    let error = adam.set_state(&other).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "Adam::set_state: given mean of shape [2, 1], wanted that of the parameters, [1, 2]"
+    );
+    other.mean = before.mean.clone();
+    let error = adam.set_state(&other).unwrap_err().to_string();
+    assert!(error.contains("square of shape [2, 1]"), "{error}");
+    assert_eq!(adam.state().unwrap(), before);
+    let mut plain = Sgd::new(&x, 0.1).unwrap();
+    let with_momentum = Sgd::new(&x, 0.1).unwrap().momentum(0.5).unwrap();
+    let error = plain
+        .set_state(&with_momentum.state().unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("velocity") && error.contains("given one, wanted none"),
+        "{error}"
+    );
+    let mut scale = LossScale::new(device().default_stream(), 8.0).unwrap();
+    let zero = LossScaleState { value: 0.0, steps: 0 };
+    assert!(matches!(scale.set_state(&zero), Err(Error::Parameter { .. })));
+    assert_eq!(scale.state().unwrap(), LossScaleState { value: 8.0, steps: 0 });
 }
 
 #[test]

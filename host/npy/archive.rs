@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
-use ndarray::Dimension;
+use ndarray::{Array, ArrayBase, Data, Dimension};
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::{NpyElement, load, write_array};
+use super::{NpyElement, load, read_array, whole, write_array};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::new_file::NewFile;
 use crate::stream::Stream;
@@ -97,6 +98,24 @@ impl<R: Read + Seek> NpzReader<R> {
     ///
     /// [`Error::File`] if there is none; those of [`DeviceArray::load_npy`].
     pub fn load<T: NpyElement, D: Dimension>(&mut self, stream: &Stream, name: &str) -> Result<DeviceArray<T, D>> {
+        self.member(name, |member, len, called| load(stream, member, len, called))
+    }
+
+    /// Loads the array of that name to the host, in the archive's order of the axes.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), but for those of a device.
+    pub fn load_ndarray<T: NpyElement, D: Dimension>(&mut self, name: &str) -> Result<Array<T, D>> {
+        self.member(name, |member, len, called| {
+            whole::<T, D, _>(member, len, called, |member, header, dim| {
+                read_array(member, header, dim, called)
+            })
+        })
+    }
+
+    /// What `load` makes of the file of that name in the archive, its length and what errors call it.
+    fn member<A>(&mut self, name: &str, load: impl FnOnce(&mut dyn Read, Option<u64>, &str) -> Result<A>) -> Result<A> {
         if !self.names().contains(&name) {
             let names = self.names().join(", ");
             return Err(Error::File {
@@ -108,7 +127,7 @@ impl<R: Read + Seek> NpzReader<R> {
         match self.archive.by_name(&format!("{name}.npy")) {
             Ok(mut member) => {
                 let len = member.size();
-                load(stream, &mut member, Some(len), &called)
+                load(&mut member, Some(len), &called)
             }
             Err(error) => Err(archive_error(&called, "cannot be read", error.into())),
         }
@@ -163,14 +182,26 @@ impl<W: Write + Seek> NpzWriter<W> {
         }
     }
 
-    /// Adds an array under a name that no other has. Waits for the work that the array depends on.
+    /// Adds an array or a view under a name that no other has. Waits for the work that it depends on.
     ///
     /// # Errors
     ///
     /// [`Error::File`] if the archive has an array of that name, [`Error::Io`] if the writer fails; those of
     /// [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
-    pub fn add<T: NpyElement, D: Dimension>(&mut self, name: &str, array: &DeviceArray<T, D>) -> Result<()> {
-        let array = array.to_ndarray()?;
+    pub fn add<T: NpyElement, D: Dimension>(&mut self, name: &str, array: &DeviceArrayRef<T, D>) -> Result<()> {
+        self.add_ndarray(name, &array.to_ndarray()?)
+    }
+
+    /// Adds an array of the host's under a name that no other has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] if the archive has an array of that name, [`Error::Io`] if the writer fails.
+    pub fn add_ndarray<T: NpyElement, S: Data<Elem = T>, D: Dimension>(
+        &mut self,
+        name: &str,
+        array: &ArrayBase<S, D>,
+    ) -> Result<()> {
         // With room for the header; such files have wider fields for their lengths.
         let large = array.len() * size_of::<T>() >= u32::MAX as usize / 2;
         let options = SimpleFileOptions::default()
@@ -179,7 +210,7 @@ impl<W: Write + Seek> NpzWriter<W> {
         let added = self.archive.start_file(format!("{name}.npy"), options);
         let added = added
             .map_err(Into::into)
-            .and_then(|()| write_array(&mut self.archive, &array));
+            .and_then(|()| write_array(&mut self.archive, array));
         added.map_err(|error| archive_error(&self.file, &format!("array {name:?} cannot be added"), error))
     }
 

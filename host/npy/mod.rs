@@ -38,9 +38,10 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
 
 use half::f16;
-use ndarray::{Array, Dimension, ShapeBuilder};
+use ndarray::{Array, ArrayBase, Data, Dimension, ShapeBuilder};
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::new_file::NewFile;
 use crate::stream::Stream;
@@ -120,8 +121,11 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
         let (header, dim) = wanted_header::<T, D>(&mut reader, STREAM)?;
         load_elements(stream, &mut reader, &header, dim, STREAM)
     }
+}
 
-    /// Saves the array as a `.npy` file, in C order. Waits for the work that the array depends on.
+/// NumPy's files of arrays and views.
+impl<T: NpyElement, D: Dimension> DeviceArrayRef<T, D> {
+    /// Saves the elements as a `.npy` file, in C order. Waits for the work that they depend on.
     ///
     /// The file is written beside its place, under another name, and then renamed: whatever goes wrong, an existing file
     /// stays as it is, and none is there in part.
@@ -129,7 +133,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Io`] if the file cannot be written, [`Error::File`] for what is no file, such as a pipe
-    /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
+    /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](Self::to_ndarray).
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let (place, file) = NewFile::create(path.as_ref())?;
         let array = self.to_ndarray()?;
@@ -145,11 +149,11 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
         })
     }
 
-    /// Writes the array in the format of a `.npy` file.
+    /// Writes the elements in the format of a `.npy` file.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
+    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](Self::to_ndarray).
     ///
     /// # Examples
     ///
@@ -187,11 +191,23 @@ fn load<T: NpyElement, D: Dimension>(
     len: Option<u64>,
     file: &str,
 ) -> Result<DeviceArray<T, D>> {
+    whole::<T, D, _>(reader, len, file, |reader, header, dim| {
+        load_elements(stream, reader, header, dim, file)
+    })
+}
+
+/// What `read` makes of the header and the elements of a file in which there is nothing else.
+fn whole<T: NpyElement, D: Dimension, A>(
+    reader: &mut dyn Read,
+    len: Option<u64>,
+    file: &str,
+    read: impl FnOnce(&mut dyn Read, &Header, D) -> Result<A>,
+) -> Result<A> {
     let contents = Contents::<D>::read::<T>(reader, file)?;
     if let Some(len) = len {
         contents.check_len::<T>(len)?;
     }
-    let array = load_elements(stream, reader, &contents.header, contents.dim.clone(), file)?;
+    let array = read(reader, &contents.header, contents.dim.clone())?;
     match reader.read(&mut [0]) {
         Ok(0) => Ok(array),
         Ok(_) => {
@@ -305,15 +321,24 @@ fn load_elements<T: NpyElement, D: Dimension>(
     file: &str,
 ) -> Result<DeviceArray<T, D>> {
     let mut result = DeviceArray::uninit(stream, dim.clone())?;
+    result.assign_ndarray(&read_array(reader, header, dim, file)?)?;
+    Ok(result)
+}
+
+/// Reads the elements, in the file's order of the axes.
+fn read_array<T: NpyElement, D: Dimension>(
+    reader: &mut dyn Read,
+    header: &Header,
+    dim: D,
+    file: &str,
+) -> Result<Array<T, D>> {
     let mut elements = read_elements::<T>(reader, dim.size(), file)?;
     put_right(header, &mut elements, file)?;
     let shape = dim.set_f(header.fortran_order);
-    let array = Array::from_shape_vec(shape, elements).map_err(|error| Error::File {
+    Array::from_shape_vec(shape, elements).map_err(|error| Error::File {
         file: file.into(),
         problem: format!("shape {:?}: {error}", header.shape),
-    })?;
-    result.assign_ndarray(&array)?;
-    Ok(result)
+    })
 }
 
 /// Elements of a file in the machine's order of bytes; an error if there are other values of bool than two.
@@ -363,7 +388,10 @@ fn read_elements<T: NpyElement>(reader: &mut dyn Read, len: usize, file: &str) -
 }
 
 /// Writes header and elements of an array in C order.
-fn write_array<T: NpyElement, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D>) -> io::Result<()> {
+fn write_array<T: NpyElement, S: Data<Elem = T>, D: Dimension>(
+    writer: &mut dyn Write,
+    array: &ArrayBase<S, D>,
+) -> io::Result<()> {
     let order = if size_of::<T>() == 1 { '|' } else { '<' };
     let header = Header::new(&format!("{order}{}", T::NUMPY), array.shape());
     writer.write_all(&header.to_bytes())?;

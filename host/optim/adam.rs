@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Adam and AdamW.
 
-use ndarray::{Dimension, Ix0, IxDyn};
+use ndarray::{ArrayD, Dimension, Ix0, IxDyn};
 
-use super::{LossScale, Parameter, check_below_one, check_not_negative, number, number_on, select};
+use super::{LossScale, Parameter, check_below_one, check_not_negative, check_state_shape, number, number_on, select};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -19,7 +19,8 @@ use crate::graph::{GraphArrays, HeldArrays};
 /// [`weight_decay`](Self::weight_decay) adds a part of the parameters to their gradient;
 /// [`decoupled_weight_decay`](Self::decoupled_weight_decay), AdamW's, subtracts one from the parameters themselves.
 ///
-/// `β₁ᵗ` and `β₂ᵗ` are on the device, in `f64`. The [module](super) has an example.
+/// `β₁ᵗ` and `β₂ᵗ` are on the device, in `f64`. The [module](super) has an example, and one of a training that is
+/// [interrupted](super#interrupted-trainings).
 #[derive(Debug)]
 pub struct Adam<T: Parameter> {
     mean: DeviceArray<T::State, IxDyn>,
@@ -30,10 +31,24 @@ pub struct Adam<T: Parameter> {
     decay: Decay,
 }
 
+/// What an [`Adam`] keeps from step to step, on the host: [given](Adam::state) and [taken](Adam::set_state) by it, so that a
+/// training goes on where another one has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamState<T: Parameter> {
+    /// The steps that were taken, `t`; PyTorch's `step`.
+    pub steps: u64,
+    /// The running mean of the gradient, `m`, of the parameters' shape; PyTorch's `exp_avg`.
+    pub mean: ArrayD<T::State>,
+    /// The running mean of its square, `v`; PyTorch's `exp_avg_sq`.
+    pub square: ArrayD<T::State>,
+}
+
 /// Numbers that change with each step, which reads them.
 #[derive(Debug)]
 struct Progress<T: Parameter> {
     learning_rate: DeviceArray<f64, Ix0>,
+    /// `t`, for the [`AdamState`].
+    steps: DeviceArray<u64, Ix0>,
     /// `βᵗ`
     powers: [DeviceArray<f64, Ix0>; 2],
     /// `α / (1 − β₁ᵗ)`
@@ -65,6 +80,7 @@ impl<T: Parameter> Adam<T> {
             square: DeviceArray::zeros(stream, shape)?,
             progress: Progress {
                 learning_rate: number_on(stream, learning_rate)?,
+                steps: expr::scalar(0u64).eval_on(stream)?,
                 powers: [number_on(stream, 1.0)?, number_on(stream, 1.0)?],
                 rate: number_on(stream, 0.0)?,
                 root: number_on(stream, 0.0)?,
@@ -130,6 +146,35 @@ impl<T: Parameter> Adam<T> {
     pub fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
         check_not_negative("Adam::set_learning_rate", "learning_rate", learning_rate)?;
         expr::scalar(learning_rate).eval_into(&mut self.progress.learning_rate)
+    }
+
+    /// What this keeps from step to step. Waits for the steps that were queued. Rates and the other numbers that it was made with
+    /// are no part of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`to_ndarray`](DeviceArrayRef::to_ndarray).
+    pub fn state(&self) -> Result<AdamState<T>> {
+        Ok(AdamState {
+            steps: self.progress.steps.get(())?,
+            mean: self.mean.to_ndarray()?,
+            square: self.square.to_ndarray()?,
+        })
+    }
+
+    /// Goes on from that state: the next steps have the bits of those of the `Adam` that has [given](Self::state) it, if this one
+    /// has the same rate, `β` and so on. Also of the arguments of a [`Graph`](crate::Graph).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if an array of it has not the parameters' shape; nothing is changed then. Those of
+    /// [`assign_ndarray`](DeviceArrayRef::assign_ndarray) and of a launch.
+    pub fn set_state(&mut self, state: &AdamState<T>) -> Result<()> {
+        check_state_shape("Adam::set_state", "mean", &state.mean, self.mean.shape())?;
+        check_state_shape("Adam::set_state", "square", &state.square, self.mean.shape())?;
+        self.mean.assign_ndarray(&state.mean)?;
+        self.square.assign_ndarray(&state.square)?;
+        self.progress.set_steps(state.steps, self.betas)
     }
 
     /// One step of the parameters, in place, on their stream: a kernel of one thread for the count, and one for all else. The
@@ -216,6 +261,7 @@ impl<T: Parameter> Progress<T> {
     fn step(&mut self, [first, second]: [f64; 2], decay: Decay, condition: &Option<Expr<'_, bool, Ix0>>) -> Result<()> {
         let Self {
             learning_rate,
+            steps,
             powers: [first_power, second_power],
             rate,
             root,
@@ -223,8 +269,8 @@ impl<T: Parameter> Progress<T> {
         } = self;
         let one = || expr::scalar(1.0f64);
         let learning_rate = learning_rate.expr();
-        let numbers = (first_power, second_power, rate, root, rest);
-        expr::update(numbers, |(a, b, _, _, _)| {
+        let numbers = (first_power, second_power, rate, root, rest, steps);
+        expr::update(numbers, |(a, b, _, _, _, steps)| {
             let (a, b) = (select(condition, &a * first, a), select(condition, &b * second, b));
             let rate = &learning_rate / (one() - &a);
             let root: Expr<'_, f64, Ix0> = (one() - &b).rsqrt();
@@ -234,9 +280,33 @@ impl<T: Parameter> Progress<T> {
                 0.0
             };
             let rest = one() - learning_rate * decay;
-            (a, b, rate.cast(), root.cast(), rest.cast())
+            let steps = select(condition, &steps + 1u64, steps);
+            (a, b, rate.cast(), root.cast(), rest.cast(), steps)
         })
     }
+
+    /// As after so many steps: rates are computed by the next one.
+    fn set_steps(&mut self, steps: u64, betas: [f64; 2]) -> Result<()> {
+        expr::scalar(steps).eval_into(&mut self.steps)?;
+        for (power, beta) in self.powers.iter_mut().zip(betas) {
+            expr::scalar(power_by_steps(beta, steps)).eval_into(power)?;
+        }
+        Ok(())
+    }
+}
+
+/// `βᵗ` with the bits that it has after as many steps, each of which multiplies once. It ends at 0, or at a number so small that
+/// its product is rounded to itself.
+fn power_by_steps(beta: f64, steps: u64) -> f64 {
+    let mut power = 1.0;
+    for _ in 0..steps {
+        let next = power * beta;
+        if next == power {
+            break;
+        }
+        power = next;
+    }
+    power
 }
 
 // SAFETY: its own arrays.
@@ -244,11 +314,13 @@ unsafe impl<T: Parameter> GraphArrays for Adam<T> {
     fn arrays(&self, held: &mut HeldArrays<'_>) {
         let Progress {
             learning_rate,
+            steps,
             powers,
             rate,
             root,
             rest,
         } = &self.progress;
-        (&self.mean, &self.square, learning_rate, powers, (rate, root, rest)).arrays(held);
+        (&self.mean, &self.square, learning_rate, steps).arrays(held);
+        (powers, rate, root, rest).arrays(held);
     }
 }

@@ -65,6 +65,16 @@ pub struct LossScale {
     interval: u32,
 }
 
+/// What a [`LossScale`] keeps from step to step, on the host: [given](LossScale::state) and [taken](LossScale::set_state) by it, so
+/// that a training goes on where another one has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossScaleState {
+    /// The factor; PyTorch's `scale`.
+    pub value: f32,
+    /// The steps with finite gradients since it has changed; PyTorch's `_growth_tracker`.
+    pub steps: u32,
+}
+
 impl LossScale {
     /// One that is `initial` at first; 65,536 is PyTorch's.
     ///
@@ -72,15 +82,7 @@ impl LossScale {
     ///
     /// [`Error::Parameter`] if it is not positive, or not finite as `f32`; those of an allocation.
     pub fn new(stream: &Stream, initial: f64) -> Result<Self> {
-        let value = initial as f32;
-        if !(value.is_normal() && value > 0.0) {
-            return Err(Error::Parameter {
-                operation: "LossScale::new",
-                parameter: "initial",
-                given: initial.to_string(),
-                wanted: "a positive number that f32 has".into(),
-            });
-        }
+        let value = checked_value("LossScale::new", "initial", initial)?;
         Ok(Self {
             value: number_on(stream, initial)?,
             steps: expr::scalar(0u32).eval_on(stream)?,
@@ -106,6 +108,30 @@ impl LossScale {
         }
         self.interval = steps;
         Ok(self)
+    }
+
+    /// What this keeps from step to step. Waits for the steps that were queued.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](crate::DeviceArrayRef::get).
+    pub fn state(&self) -> Result<LossScaleState> {
+        Ok(LossScaleState {
+            value: self.value.get(())?,
+            steps: self.steps.get(())?,
+        })
+    }
+
+    /// Goes on from that state. Also of the arguments of a [`Graph`](crate::Graph).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if the value is not positive and finite, as [`new`](Self::new) wants it; those of a launch.
+    pub fn set_state(&mut self, state: &LossScaleState) -> Result<()> {
+        let value = checked_value("LossScale::set_state", "value", state.value.into())?;
+        expr::scalar(value).eval_into(&mut self.value)?;
+        // One that has waited for longer than this one's interval is doubled by the next step.
+        expr::scalar(state.steps.min(self.interval - 1)).eval_into(&mut self.steps)
     }
 
     /// What the next loss is to be multiplied with, on the device: beside an operator, or as the gradient of
@@ -164,6 +190,20 @@ impl LossScale {
     pub(super) fn inverse<S: Value + Number>(&self) -> Expr<'_, S, Ix0> {
         self.inverse.expr().cast()
     }
+}
+
+/// The factor as it is kept; an error of `operation` unless it can be divided by.
+fn checked_value(operation: &'static str, parameter: &'static str, given: f64) -> Result<f32> {
+    let value = given as f32;
+    if value.is_normal() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::Parameter {
+        operation,
+        parameter,
+        given: given.to_string(),
+        wanted: "a positive number that f32 has".into(),
+    })
 }
 
 // SAFETY: its own arrays.

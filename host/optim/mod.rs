@@ -40,14 +40,63 @@
 //! 16 bits for products, unless that is known not to matter. Gradients are arrays or expressions of the parameters' shape, of any
 //! type that has one together with theirs, so that `f32` parameters take `bf16` gradients, and a gradient that is scaled,
 //! `gradient.expr() * (1.0 / 1024.0)`, is in no array. Gradients of `f16` want a loss that is scaled: [`LossScale`].
+//!
+//! # Interrupted trainings
+//!
+//! `state` of an optimiser gives what it keeps from step to step, arrays of the host's by name, and `set_state` of another one, made
+//! with the same numbers, goes on from there: with the parameters' own elements, its steps have the same bits as without the
+//! interruption. PyTorch's `state_dict` has the learning rate besides; here that is the program's to keep. In which format the
+//! state is saved is open; by the feature `npz` NumPy's archives are written and read:
+//!
+#![cfg_attr(feature = "npz", doc = "```")]
+#![cfg_attr(not(feature = "npz"), doc = "```ignore")]
+//! use std::io::Cursor;
+//!
+//! use warpsmith::ndarray::{Ix1, arr0, array};
+//! use warpsmith::npy::{NpzReader, NpzWriter};
+//! use warpsmith::optim::{Adam, AdamState};
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let stream = device.default_stream();
+//! let gradient = DeviceArray::from_ndarray(stream, &array![0.5f32, -1.0])?;
+//! let mut weights = DeviceArray::<f32, _>::zeros(stream, 2)?;
+//! let mut adam = Adam::new(&weights, 0.1)?;
+//! adam.step(&mut weights, &gradient)?;
+//!
+//! let state = adam.state()?;
+//! let mut archive = NpzWriter::new(Cursor::new(Vec::new())); // `NpzWriter::create("checkpoint.npz")?` for a file
+//! archive.add("weights", &weights)?;
+//! archive.add_ndarray("weights.steps", &arr0(state.steps))?;
+//! archive.add_ndarray("weights.mean", &state.mean)?;
+//! archive.add_ndarray("weights.square", &state.square)?;
+//! let file = archive.finish()?;
+//!
+//! let mut archive = NpzReader::new(file)?;
+//! let mut loaded: DeviceArray<f32, Ix1> = archive.load(stream, "weights")?;
+//! let mut next = Adam::new(&loaded, 0.1)?;
+//! next.set_state(&AdamState {
+//!     steps: archive.load_ndarray("weights.steps")?.into_scalar(),
+//!     mean: archive.load_ndarray("weights.mean")?,
+//!     square: archive.load_ndarray("weights.square")?,
+//! })?;
+//! adam.step(&mut weights, &gradient)?;
+//! next.step(&mut loaded, &gradient)?;
+//! assert_eq!(loaded.to_ndarray()?, weights.to_ndarray()?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod adam;
 mod clip;
 mod loss_scale;
 mod sgd;
 
+use std::fmt::Debug;
+
 use half::{bf16, f16};
-use ndarray::{DimMax, Dimension, Ix0};
+use ndarray::{ArrayD, DimMax, Dimension, Ix0};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
@@ -55,22 +104,25 @@ use crate::expr::{self, Expr, Promote, Value};
 use crate::ops::Real;
 use crate::stream::Stream;
 
-pub use adam::Adam;
+pub use adam::{Adam, AdamState};
 pub use clip::clip_norm;
-pub use loss_scale::LossScale;
-pub use sgd::Sgd;
+pub use loss_scale::{LossScale, LossScaleState};
+pub use sgd::{Sgd, SgdState};
 
 mod sealed {
     pub trait Sealed {}
 }
 
 /// What parameters may be: `f32`, `f64`, `f16` and `bf16`.
-pub trait Parameter: Value<Element = Self> + Element + Real + Promote<Self, Output = Self> + sealed::Sealed {
+pub trait Parameter:
+    Value<Element = Self> + Element + Real + Promote<Self, Output = Self> + Debug + sealed::Sealed
+{
     /// What is computed with, and the type of an optimiser's state: `f32` of 16-bit floats, else the type itself.
     type State: Value<Element = Self::State>
         + Element
         + Real<Total = Self::State>
-        + Promote<Self::State, Output = Self::State>;
+        + Promote<Self::State, Output = Self::State>
+        + Debug;
 }
 
 macro_rules! parameters {
@@ -120,6 +172,18 @@ fn check_not_negative(operation: &'static str, parameter: &'static str, value: f
         parameter,
         given: value.to_string(),
         wanted: "a finite number from 0 on".into(),
+    })
+}
+
+/// An error of `operation` unless that array of a state has the parameters' shape.
+fn check_state_shape<T>(operation: &'static str, name: &str, array: &ArrayD<T>, shape: &[usize]) -> Result<()> {
+    if array.shape() == shape {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("{name} of shape {:?}", array.shape()),
+        wanted: format!("that of the parameters, {shape:?}"),
     })
 }
 

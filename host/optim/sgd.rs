@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradient descent, with momentum.
 
-use ndarray::{Dimension, Ix0, IxDyn};
+use ndarray::{ArrayD, Dimension, Ix0, IxDyn};
 
-use super::{LossScale, Parameter, check_below_one, check_not_negative, number, number_on, select};
+use super::{LossScale, Parameter, check_below_one, check_not_negative, check_state_shape, number, number_on, select};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::{self, Expr, Operand};
 use crate::graph::{GraphArrays, HeldArrays};
 
@@ -47,12 +47,20 @@ pub struct Sgd<T: Parameter> {
     shape: IxDyn,
 }
 
+/// What an [`Sgd`] keeps from step to step, on the host: [given](Sgd::state) and [taken](Sgd::set_state) by it, so that a
+/// training goes on where another one has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SgdState<T: Parameter> {
+    /// With momentum: the velocity, of the parameters' shape; PyTorch's `momentum_buffer`.
+    pub velocity: Option<ArrayD<T::State>>,
+}
+
 impl<T: Parameter> Sgd<T> {
     /// One for these parameters, without momentum.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`](crate::Error::Parameter) if the learning rate is negative or not finite; those of an allocation.
+    /// [`Error::Parameter`] if the learning rate is negative or not finite; those of an allocation.
     pub fn new<D: Dimension>(parameters: &DeviceArrayRef<T, D>, learning_rate: f64) -> Result<Self> {
         check_not_negative("Sgd::new", "learning_rate", learning_rate)?;
         Ok(Self {
@@ -69,7 +77,7 @@ impl<T: Parameter> Sgd<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`](crate::Error::Parameter) if it is not in [0, 1); those of an allocation.
+    /// [`Error::Parameter`] if it is not in [0, 1); those of an allocation.
     pub fn momentum(mut self, momentum: f64) -> Result<Self> {
         check_below_one("Sgd::momentum", "momentum", momentum)?;
         self.velocity = Some(DeviceArray::zeros(self.learning_rate.stream(), self.shape.clone())?);
@@ -93,7 +101,7 @@ impl<T: Parameter> Sgd<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`](crate::Error::Parameter) if it is negative or not finite.
+    /// [`Error::Parameter`] if it is negative or not finite.
     pub fn weight_decay(mut self, weight_decay: f64) -> Result<Self> {
         check_not_negative("Sgd::weight_decay", "weight_decay", weight_decay)?;
         self.weight_decay = weight_decay;
@@ -110,13 +118,52 @@ impl<T: Parameter> Sgd<T> {
         number::<T>(learning_rate).eval_into(&mut self.learning_rate)
     }
 
+    /// What this keeps from step to step. Waits for the steps that were queued. Rates and the other numbers that it was made with
+    /// are no part of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`to_ndarray`](DeviceArrayRef::to_ndarray).
+    pub fn state(&self) -> Result<SgdState<T>> {
+        let velocity = self.velocity.as_ref().map(|velocity| velocity.to_ndarray());
+        Ok(SgdState {
+            velocity: velocity.transpose()?,
+        })
+    }
+
+    /// Goes on from that state: the next steps have the bits of those of the `Sgd` that has [given](Self::state) it, if this one
+    /// has the same rate, momentum and so on. Also of the arguments of a [`Graph`](crate::Graph).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if of state and `Sgd` one alone has a velocity, [`Error::Shape`] if it has not the parameters' shape;
+    /// nothing is changed then. Those of [`assign_ndarray`](DeviceArrayRef::assign_ndarray).
+    pub fn set_state(&mut self, state: &SgdState<T>) -> Result<()> {
+        match (&mut self.velocity, &state.velocity) {
+            (None, None) => Ok(()),
+            (Some(velocity), Some(given)) => {
+                check_state_shape("Sgd::set_state", "velocity", given, velocity.shape())?;
+                velocity.assign_ndarray(given)
+            }
+            (own, given) => {
+                let text = |is_there: bool| if is_there { "one" } else { "none" };
+                Err(Error::Parameter {
+                    operation: "Sgd::set_state",
+                    parameter: "velocity",
+                    given: text(given.is_some()).into(),
+                    wanted: format!("{}, as this one's momentum says", text(own.is_some())),
+                })
+            }
+        }
+    }
+
     /// One step of the parameters, in place, by one kernel on their stream. The gradient is an array or an expression of their
     /// shape.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`](crate::Error::Shape) if gradient or state are of another shape than the parameters,
-    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of [`expr::update`](crate::expr::update()).
+    /// [`Error::Shape`] if gradient or state are of another shape than the parameters,
+    /// [`Error::DifferentDevices`], and those of [`expr::update`](crate::expr::update()).
     pub fn step<'a, D: Dimension>(
         &mut self,
         parameters: &mut DeviceArrayRef<T, D>,
