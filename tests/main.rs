@@ -62,6 +62,7 @@ mod matmul_scaled;
 mod matmul_single;
 mod memory;
 mod npy;
+mod numerics;
 mod occupancy;
 mod optim;
 mod outputs;

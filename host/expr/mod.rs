@@ -109,12 +109,14 @@
 
 mod any;
 mod call;
+mod close;
 mod compiled;
 mod eval;
 mod explain;
 mod fast_math;
 mod formula;
 mod graph;
+mod interpolate;
 mod kernel;
 mod map2;
 mod methods;
@@ -128,6 +130,7 @@ mod ptx;
 mod random;
 mod reductions;
 mod scan;
+mod triangle;
 mod update;
 mod value;
 

@@ -222,6 +222,28 @@ impl<D: Dimension> Layout<D> {
         Ok(result)
     }
 
+    /// Two axes in each other's place.
+    pub(crate) fn with_axes_swapped(mut self, operation: &'static str, a: usize, b: usize) -> Result<Self> {
+        self.check_axis(operation, a)?;
+        self.check_axis(operation, b)?;
+        self.dim.slice_mut().swap(a, b);
+        self.strides.slice_mut().swap(a, b);
+        Ok(self)
+    }
+
+    /// The elements whose indices are the same along all axes; the one element where there is no axis.
+    pub(crate) fn diagonal(&self) -> Layout<ndarray::Ix1> {
+        let len = self.shape().iter().copied().min().unwrap_or(1);
+        // As far apart as two of them, which are in the memory; one alone has no step.
+        let stride = if len > 1 { self.strides().iter().sum() } else { 1_isize };
+        Layout {
+            offset: self.offset,
+            dim: ndarray::Ix1(len),
+            strides: ndarray::Ix1(stride as usize),
+        }
+        .settled()
+    }
+
     /// Repeated to a larger shape, by NumPy's rules.
     pub(crate) fn broadcast<E: Dimension>(&self, dim: E) -> Result<Layout<E>> {
         let mut strides = E::zeros(dim.ndim());

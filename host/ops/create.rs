@@ -3,10 +3,11 @@
 
 use kernels_gpu::compiled::{Number, Range, Real};
 use kernels_gpu::create::{self, THREADS, tile_len};
-use ndarray::{Array, Axis, Dimension, IntoDimension, Ix1, Ix2, Slice};
+use ndarray::{Array, Dimension, IntoDimension, Ix1, Ix2};
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
@@ -234,11 +235,34 @@ impl<T: Number> DeviceArray<T, Ix2> {
     /// # }
     /// ```
     pub fn eye(stream: &Stream, n: usize) -> Result<Self> {
-        let mut result = Self::zeros(stream, (n, n))?.into_shape(n * n)?;
-        if n > 0 {
-            let diagonal = Slice::new(0, None, n as isize + 1);
-            result.slice_axis_mut(Axis(0), diagonal)?.fill(T::ONE)?;
-        }
-        result.into_shape((n, n))
+        let mut result = Self::zeros(stream, (n, n))?;
+        result.diag_mut().fill(T::ONE)?;
+        Ok(result)
+    }
+
+    /// The square matrix with these elements on its diagonal, and 0 elsewhere: NumPy's `diag` of a vector.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let scales = DeviceArray::from_ndarray(device.default_stream(), &array![2.0, 3.0])?;
+    /// assert_eq!(DeviceArray::from_diag(&scales)?.to_ndarray()?, array![[2.0, 0.0], [0.0, 3.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_diag(diagonal: &DeviceArrayRef<T, Ix1>) -> Result<Self> {
+        let n = diagonal.len();
+        let mut result = Self::zeros(diagonal.stream(), (n, n))?;
+        result.diag_mut().assign(diagonal)?;
+        Ok(result)
     }
 }

@@ -9,6 +9,7 @@ mod broadcast;
 mod cast;
 mod compare;
 mod convolve;
+mod covariance;
 mod create;
 mod einsum;
 mod elementwise;

@@ -2,7 +2,7 @@
 //! Copies of arrays between the host and a device. They are above the transposition, which puts what lies in another
 //! order of the axes in C order on the device.
 
-use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
+use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1, aview1};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -30,10 +30,10 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Examples
     ///
-    /// Of an array, a part of one, and a slice, which ndarray's `aview1` makes an array without a copy:
+    /// Of an array, and a part of one:
     ///
     /// ```
-    /// use ndarray::{array, aview1, s};
+    /// use ndarray::{array, s};
     /// use warpsmith::{Device, DeviceArray};
     ///
     /// # fn main() -> warpsmith::Result<()> {
@@ -44,10 +44,6 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// assert_eq!(x.to_ndarray()?, matrix);
     /// let column = DeviceArray::from_ndarray(stream, &matrix.slice(s![.., 1]))?;
     /// assert_eq!(column.to_ndarray()?, array![2.0, 5.0]);
-    ///
-    /// let numbers: Vec<f32> = vec![1.0, 4.0, 9.0];
-    /// let y = DeviceArray::from_ndarray(stream, &aview1(&numbers))?;
-    /// assert_eq!(y.sqrt()?.to_ndarray()?.to_vec(), [1.0, 2.0, 3.0]);
     /// # Ok(())
     /// # }
     /// ```
@@ -66,6 +62,32 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let literal = Capture::outside(|| Self::from_ndarray(stream, array))?;
         capture.keep_literal(literal.buffer());
         Ok(literal)
+    }
+}
+
+/// Copies of slices.
+impl<T: Element> DeviceArray<T, Ix1> {
+    /// Copies a slice to the device, as [`from_ndarray`](Self::from_ndarray); [`into_shape`](Self::into_shape) gives it more axes.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_ndarray`](Self::from_ndarray).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let numbers: Vec<f32> = vec![1.0, 4.0, 9.0, 16.0];
+    /// let x = DeviceArray::from_slice(device.default_stream(), &numbers)?.into_shape((2, 2))?;
+    /// assert_eq!(x.sqrt()?.to_vec()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_slice(stream: &Stream, elements: &[T]) -> Result<Self> {
+        Self::from_ndarray(stream, &aview1(elements))
     }
 }
 
@@ -246,6 +268,16 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
             given: format!("shape {:?}", self.shape()),
             wanted: error.to_string(),
         })
+    }
+
+    /// Copies the elements to the host, in C order, as [`to_ndarray`](Self::to_ndarray).
+    ///
+    /// # Errors
+    ///
+    /// As [`to_ndarray`](Self::to_ndarray).
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        // In C order, the elements begin at the vector's first.
+        Ok(self.to_ndarray()?.into_raw_vec_and_offset().0)
     }
 
     /// Copies the elements into an array of the host's, of any layout; in C order without a copy in between. Waits for the

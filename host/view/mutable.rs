@@ -103,6 +103,11 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         mutable(self, self.layout.clone())
     }
 
+    /// The elements whose indices are the same along all axes, as [`diag`](Self::diag).
+    pub fn diag_mut(&mut self) -> DeviceViewMut<'_, T, Ix1> {
+        mutable(self, self.layout.diagonal())
+    }
+
     /// The part that ndarray's [`s![]`](ndarray::s) names, as [`slice`](Self::slice).
     ///
     /// # Errors

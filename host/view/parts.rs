@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views of parts.
 
-use ndarray::{Axis, Dimension, IntoDimension, RemoveAxis, Slice, SliceArg};
+use ndarray::{Axis, Dimension, IntoDimension, Ix1, RemoveAxis, Slice, SliceArg};
 
 use super::DeviceView;
 use crate::array::Element;
@@ -19,6 +19,54 @@ macro_rules! views {
         /// A view with the axes in reverse order: of a matrix, its transpose.
         pub fn t(&self) -> DeviceView<$a, T, D> {
             self.with(self.layout.clone().reversed_axes())
+        }
+
+        /// A view with two axes in each other's place: NumPy's `swapaxes`, PyTorch's `transpose(a, b)`. Any order of the axes:
+        /// [`permuted_axes`](DeviceView::permuted_axes) of a view.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::Axis;
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let heads = DeviceArray::<f32, _>::zeros(device.default_stream(), (2, 16, 4, 8))?;
+        /// assert_eq!(heads.swap_axes(Axis(1), Axis(2))?.shape(), [2, 4, 16, 8]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn swap_axes(&self, a: Axis, b: Axis) -> Result<DeviceView<$a, T, D>> {
+            let layout = self.layout.clone();
+            Ok(self.with(layout.with_axes_swapped("swap_axes", a.index(), b.index())?))
+        }
+
+        /// The elements whose indices are the same along all axes, as many as the shortest axis has: of a matrix, its diagonal.
+        ///
+        /// # Examples
+        ///
+        /// A matrix's trace, and numbers added to its diagonal:
+        ///
+        /// ```
+        /// use ndarray::array;
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![[1i32, 2, 3], [4, 5, 6]])?;
+        /// assert_eq!(x.diag().sum()?, 6i64);
+        /// x.diag_mut().add_assign_scalar(10)?;
+        /// assert_eq!(x.to_ndarray()?, array![[11, 2, 3], [4, 15, 6]]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn diag(&self) -> DeviceView<$a, T, Ix1> {
+            self.with(self.layout.diagonal())
         }
 
         /// The part that ndarray's [`s![]`](ndarray::s) names: ranges with steps, negative ones too, which take the range

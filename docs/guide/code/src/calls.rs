@@ -144,6 +144,7 @@ fn arrays() -> Result<()> {
     x.exp_into(&mut y)?;
     let mask = x.greater(&ones)?;
     assert_eq!(x.less_scalar(0.5)?.select(&x, &y)?.len(), n);
+    assert_eq!(x.to_vec()?, x.to_ndarray()?.to_vec());
     assert_eq!(x.compress(&mask)?.len(), 0);
     assert_eq!(mask.flatnonzero()?.len(), 0);
     assert_eq!(x.expr().greater(0.5).select(x.expr(), 0.0).eval()?.len(), n);
@@ -197,8 +198,16 @@ fn arrays() -> Result<()> {
     let weights = DeviceArray::<f32, _>::ones(stream, 4)?;
     let sums = ops::einsum("ij,j->i", &[m.view().into_dyn(), weights.view().into_dyn()])?;
     assert_eq!(sums.shape(), [3]);
-    let diff = v.slice(s![1..])?.sub(&v.slice(s![..-1])?)?;
-    assert_eq!(diff.to_ndarray()?, array![2.0, 4.0]);
+    assert_eq!(v.diff(Axis(0))?.to_ndarray()?, array![2.0, 4.0]);
+    let values = DeviceArray::from_slice(stream, &[1.5f32, 2.0])?;
+    assert_eq!(m.interp(&edges, &values)?.to_vec()?.len(), 12);
+    assert_eq!(m.covariance(1)?.shape(), m.correlation()?.shape());
+    assert_eq!(m.swap_axes(Axis(0), Axis(1))?.shape(), [4, 3]);
+    assert_eq!(DeviceArray::from_diag(&v)?.to_ndarray()?.diag(), v.to_ndarray()?);
+    m.diag_mut().fill(1.0)?;
+    assert_eq!(m.diag().sum()?, 3.0);
+    assert_eq!(m.expr().tril(0).eval()?.get([0, 1])?, 0.0);
+    assert_eq!(m.expr().triu(1).eval()?.get([0, 0])?, 0.0);
     assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
     assert!(!v.expr().is_nan().eval()?.any()?);
     assert_eq!((!v.expr().is_nan()).select(v.expr(), 0.0).eval()?.sum()?, 14.0);
@@ -207,7 +216,7 @@ fn arrays() -> Result<()> {
         84f32.sqrt()
     );
     assert_eq!(mask.sum()?, 0);
-    assert!(!(v.expr() - &k).abs().less(1e-5).eval()?.all()? && !v.equal(&k)?.all()?);
+    assert!(!v.all_close(&k, 1e-5, 1e-8)? && !v.equal(&k)?.all()?);
 
     let range: RangeInclusive<f64> = 0.0..=10.0;
     assert_eq!(m.histogram(16, range)?.sum()?, 12);
@@ -290,6 +299,9 @@ fn networks() -> Result<()> {
     assert!(norm.to_ndarray()?.into_scalar() > 0.0);
     let mut adam = Adam::new(&w, 1e-3)?.decoupled_weight_decay(0.01)?;
     adam.step(&mut w, &gradient)?;
+    let state = adam.state()?;
+    adam.set_state(&state)?;
+    assert_eq!(adam.state()?.steps, 1);
     let mut sgd = Sgd::new(&w, 1e-2)?.momentum(0.9)?;
     sgd.step(&mut w, &gradient)?;
 
