@@ -5,6 +5,7 @@
 //! all expressions of one form, and finds its kernel by comparison.
 
 pub(in crate::expr) mod interpret;
+mod layouts;
 pub(in crate::expr) mod lower;
 mod streamed;
 
