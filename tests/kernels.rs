@@ -373,11 +373,11 @@ proptest! {
     fn matrix_times_matrix(
         config in configs(), (batch, first) in (size(), size()), (m, n, k) in (size(), size(), size()),
         (a_strides, b_strides) in (vec(size(), 3), vec(size(), 3)), (a, b, c) in (len(), len(), len()),
-        beta in 0u8..2, whole in size(), (bias, residual) in (vec(size(), 3), vec(size(), 3)), function in one_of(ACTIVATIONS),
+        beta in 0u8..2, (whole, pitch) in (size(), size()), (bias, residual) in (vec(size(), 3), vec(size(), 3)), function in one_of(ACTIVATIONS),
     ) {
         let array = |strides: Vec<usize>| [strides[0], strides[1], strides[2]];
         let plan = EpiloguePlan { function, bias: array(bias), residual: array(residual) };
-        let shape = GemmShape { batch, first, m, n, k, a: array(a_strides), b: array(b_strides), whole };
+        let shape = GemmShape { batch, first, m, n, k, a: array(a_strides), b: array(b_strides), whole, pitch };
         if k < 1 << 20 || shape.a[2] != 0 || shape.b[2] != 0 {
             let (a, b, beta) = (ones::<f32>(a), ones::<f32>(b), f32::from(beta));
             launch::<gemm<f32, Small, KMajor, MnMajor>>(&config, (&a, &b, &mut zeros(c), shape, 1f32, beta, plan, &a, &b));

@@ -245,6 +245,7 @@ where
             a: if a_transposed { [0, 1, m] } else { [0, k, 1] },
             b: if b_transposed { [0, k, 1] } else { [0, 1, n] },
             whole: 0,
+            pitch: n,
         };
         // Layouts say what is fast, not what is right.
         for [along_k_a, along_k_b] in [[!a_transposed, b_transposed], [a_transposed, !b_transposed]] {
@@ -305,10 +306,11 @@ fn parts_of_k() {
         a: [3, 7, 1],
         b: [18, 1, 6],
         whole: 7,
+        pitch: 8,
     };
     let (x, y, none) = (upload(&a), upload(&b), upload(&Array1::<f32>::zeros(0)));
     let stream = device().default_stream();
-    let mut c = upload(&Array3::from_elem((3, 5, 6), 7.0));
+    let mut c = upload(&Array3::from_elem((3, 5, 8), 7.0));
     let plan = EpiloguePlan::default();
     let config = |threads: usize| LaunchConfig::new((1, 1, 3), threads as u32);
     let args = (&x, &y, &mut c, shape, 1.0, 0.0, plan, &none, &none);
@@ -316,7 +318,7 @@ fn parts_of_k() {
     stream
         .launch::<gemm::gemm<f32, Large, KMajor, MnMajor>>(&large, args)
         .unwrap();
-    assert_eq!(c.to_ndarray().unwrap(), Array3::from_elem((3, 5, 6), 7.0));
+    assert_eq!(c.to_ndarray().unwrap(), Array3::from_elem((3, 5, 8), 7.0));
 
     let args = (&x, &y, &mut c, shape, 1.0, 0.0, plan, &none, &none);
     let small = config(<Small as Size<f32>>::THREADS);
@@ -326,7 +328,7 @@ fn parts_of_k() {
     let got = c.to_ndarray().unwrap();
     for (part, terms) in [0..3, 3..6, 6..7].into_iter().enumerate() {
         let wanted = product(a.slice(s![.., terms.clone()]), b.slice(s![terms, ..]));
-        assert_eq!(got.index_axis(Axis(0), part), wanted, "part {part}");
+        assert_eq!(got.slice(s![part, .., ..6]), wanted, "part {part}");
     }
 }
 
@@ -356,6 +358,7 @@ fn strides_beyond_the_arrays() {
         a: [0, 4, 1],
         b: [0, 1, 4],
         whole: 0,
+        pitch: 4,
     };
     let beyond = [
         GemmShape { m: 5, ..shape },
@@ -374,6 +377,9 @@ fn strides_beyond_the_arrays() {
             ..shape
         },
         GemmShape { first: 1, ..shape },
+        // Rows of the result that overlap, and that are too long.
+        GemmShape { pitch: 3, ..shape },
+        GemmShape { pitch: 5, ..shape },
         // Parts that do not follow one another, that are beyond the end, and too many to count.
         GemmShape { whole: 4, ..shape },
         GemmShape {

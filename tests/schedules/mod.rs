@@ -206,7 +206,8 @@ families! {
     vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:
         gemm_turing gemm_mma gemm_wgmma gemm_wgmma_across;
-    products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice: gemm_simt gemm_dmma gemm_f64_mma;
+    products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice:
+        gemm_simt align_lines gemm_dmma gemm_f64_mma;
     products_of_bytes by tensor_cores::bytes, on [TURING, AMPERE, ADA, HOPPER]:
         gemm_fp8 gemm_fp8_mma gemm_int8 gemm_int8_mma gemm_int8_turing;
     groups by tensor_cores::groups, on [AMPERE, HOPPER] twice: gemm_mma_grouped gemm_wgmma_grouped place_groups;

@@ -77,6 +77,9 @@ pub(super) fn wide(run: &mut Run) {
         // Five tiles for two multiprocessors, which are cut along k.
         let operands = Operands::<f32>::new(run, [30, 300, 360], "nn");
         run.keep(operands.a().matmul(&operands.b()));
+        // One tile, of which k is in parts; and lines that do not begin at multiples of 16 bytes, which are copied first.
+        let operands = Operands::<f32>::new(run, [20, 50, 1537], "nn");
+        run.keep(operands.a().matmul(&operands.b()));
         by_choices::<f32>(
             run,
             "f32",

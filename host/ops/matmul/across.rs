@@ -237,6 +237,7 @@ mod tests {
                 a: [0, side, 1],
                 b: [0, 1, side],
                 whole: 0,
+                pitch: side,
             };
             let best = best(&of, 132).filter(|&(_, cycles)| cycles < split::least_cycles(&of, 2, 132));
             best.map(|([_, columns], _)| columns)

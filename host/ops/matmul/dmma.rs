@@ -409,6 +409,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
             whole: 0,
+            pitch: n,
         }
     }
 

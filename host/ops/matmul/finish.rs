@@ -166,6 +166,11 @@ impl<A> Sums<A> {
     }
 }
 
+/// Neighbours of a row of sums that are loaded at once, where rows begin at multiples of as many.
+pub(super) fn width_of<C: Num>() -> usize {
+    width(size_of::<C::Wide>())
+}
+
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
 /// output.
 pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(

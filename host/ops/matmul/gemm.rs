@@ -97,6 +97,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
             a: [of_a[0], of_a[1], of_a[2]],
             b: [of_b[0], of_b[2], of_b[1]],
             whole: 0,
+            pitch: n,
         };
         Ok(Self {
             a,
@@ -140,16 +141,20 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
         finish: &Finish<'_, T, D>,
     ) -> Result<()> {
         let GemmShape { m, n, k, a, b, .. } = self.shape;
+        let pitch = n.next_multiple_of(finish::width_of::<T>());
         let parts = Multiplication {
             a: Ordered::AsIs(self.a.laid_out(Ix3(1, m, k), a.to_vec())),
             b: Ordered::AsIs(self.b.laid_out(Ix3(1, k, n), vec![b[0], b[2], b[1]])),
-            shape: how.of(&self.shape),
+            shape: GemmShape {
+                pitch,
+                ..how.of(&self.shape)
+            },
             grid: self.grid,
         };
         let count = parts.shape.batch;
-        let mut sums = DeviceArray::<T, _>::uninit(stream, Ix3(count, m, n))?;
+        let mut sums = DeviceArray::<T, _>::uninit_with_room(stream, Ix3(count, m, pitch))?;
         parts.run_size(how.size, stream, &mut sums, &Finish::scale(finish.alpha, T::ZERO))?;
-        let sums = Sums::in_parts(&sums, count, [m * n, n, 1]);
+        let sums = Sums::in_parts(&sums, count, [m * pitch, pitch, 1]);
         finish::finish_sums_into(sums, &self.shape, stream, out, finish)
     }
 
@@ -595,6 +600,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
             whole: 0,
+            pitch: n,
         };
         best_size::<f32>(&shape, 132).0
     }
@@ -620,6 +626,7 @@ mod tests {
                 a: [0, k, 1],
                 b: [0, 1, n],
                 whole: 0,
+                pitch: n,
             };
             let how = Parts::best::<f32>(&shape, 132)?;
             let of = how.of(&shape);

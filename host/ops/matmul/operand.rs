@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operands as tensor maps can have them.
 
-use ndarray::{Dimension, Ix3, s};
+use kernels_gpu::matmul::align::{LinesShape, PIECE, THREADS, align_lines};
+use ndarray::{Dim, Dimension, Ix3, s};
 
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::launch::{LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceView;
@@ -71,5 +73,93 @@ impl<'a, T: TensorElement> Mapped<'a, T> {
                 .slice(s![.., .., ..self.length])?
                 .into_tensor_map(of, tile, swizzle),
         }
+    }
+}
+
+/// How a tensor map has elements of a product of `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As they lie.
+    Lying,
+    /// In a copy of their lines, made by [`align_lines`].
+    Aligned(LinesShape),
+    /// In another copy: there are gaps between the elements of a line.
+    Copied,
+}
+
+impl Way {
+    pub(super) fn of(elements: &DeviceView<'_, f32, Ix3>) -> Self {
+        if can_be_mapped(elements) {
+            return Self::Lying;
+        }
+        match elements.steps()[2] {
+            1 => lines(elements).map_or(Self::Copied, Self::Aligned),
+            _ => Self::Copied,
+        }
+    }
+
+    pub(super) fn is_aligned(self) -> bool {
+        matches!(self, Self::Aligned(_))
+    }
+
+    /// The lines that are aligned, if there are such.
+    fn lines(self) -> LinesShape {
+        match self {
+            Self::Aligned(lines) => lines,
+            Self::Lying | Self::Copied => LinesShape::default(),
+        }
+    }
+}
+
+/// The lines of elements, if their pieces can be counted in 32 bits, with those of the last blocks' threads.
+fn lines(elements: &DeviceView<'_, f32, Ix3>) -> Option<LinesShape> {
+    let (products, of_product, length) = elements.raw_dim().into_pattern();
+    let lines = products.checked_mul(of_product)?;
+    let threads = lines.checked_mul(length.div_ceil(PIECE))?.checked_add(2 * THREADS)?;
+    let steps = elements.steps();
+    u32::try_from(threads.checked_mul(PIECE)?).ok()?;
+    (!elements.is_empty()).then_some(LinesShape {
+        lines: lines as u32,
+        of_product: of_product as u32,
+        length: length as u32,
+        strides: [steps[0], steps[1]],
+    })
+}
+
+impl<'a> Mapped<'a, f32> {
+    /// Both operands of a product, in these ways. Lines that are not aligned are copied together, by one launch.
+    pub(super) fn both([a, b]: [DeviceView<'a, f32, Ix3>; 2], ways: [Way; 2]) -> Result<[Self; 2]> {
+        let [of_a, of_b] = ways.map(Way::lines);
+        if of_a.lines == 0 && of_b.lines == 0 {
+            return Ok([Self::new(a)?, Self::new(b)?]);
+        }
+        let stream = a.stream().clone();
+        let copy = |of: LinesShape| {
+            let products = of.lines.checked_div(of.of_product).unwrap_or(0);
+            let shape = [products, of.of_product, PIECE as u32 * of.pieces()].map(|length| length as usize);
+            DeviceArray::<f32, _>::uninit(&stream, Dim(shape))
+        };
+        let blocks = |of: LinesShape| (of.lines * of.pieces()).div_ceil(THREADS as u32);
+        let (mut to_a, mut to_b) = (copy(of_a)?, copy(of_b)?);
+        let config = LaunchConfig::new(blocks(of_a) + blocks(of_b), THREADS as u32);
+        let args = (
+            Words::of(&a),
+            Words::of(&b),
+            &mut to_a,
+            &mut to_b,
+            of_a,
+            of_b,
+            blocks(of_a),
+        );
+        // SAFETY: the kernel's contract: the shapes are those of the operands, and of the copies.
+        unsafe { stream.launch_unchecked::<align_lines>(&config, args)? };
+        let mapped = |operand, of: LinesShape, copy| match of.lines {
+            0 => Self::new(operand),
+            _ => Ok(Self {
+                lies: Ordered::Copied(copy),
+                length: of.length as usize,
+            }),
+        };
+        Ok([mapped(a, of_a, to_a)?, mapped(b, of_b, to_b)?])
     }
 }

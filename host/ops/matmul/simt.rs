@@ -10,12 +10,11 @@ use kernels_gpu::matmul::simt::{
 use ndarray::{Dimension, Ix1, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
-use super::finish::{self, Finish};
+use super::finish::{self, Finish, Sums};
 use super::gemm::{self, Multiplication, best_size};
 use super::gemv::by_vector;
 use super::hopper::is_hopper;
-use super::operand::{Mapped, can_be_mapped, coordinates};
-use super::split::{Cut, Parts};
+use super::operand::{Mapped, Way, coordinates};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -60,12 +59,21 @@ const COPY: usize = 25_000_000;
 /// The same for each of its elements, which are read and written.
 const COPY_ELEMENT: usize = 12;
 
+/// The same of lines that are copied to longer ones, those of both operands by one launch.
+const ALIGN: usize = 13_000_000;
+
+/// The same for each of their elements.
+const ALIGN_ELEMENT: usize = 7;
+
+/// Of how many parts of their time tiles of 64 × 128 take one more where the left operand lies along k.
+const ALONG_K: usize = 14;
+
 /// What it costs to add up the sums of parts of k, in the same unit times k: a launch, some 3 µs, and, for each sum of a part, 8 bytes
 /// that are written and read.
 const ADDING: [usize; 2] = [18_000_000, 16];
 
 /// Into how many parts k is cut at most.
-const MOST_PARTS: usize = 32;
+const MOST_PARTS: usize = 64;
 
 /// Multiplies on that stream: a matrix by a vector as `matvec`, and else by either kernel, with the same bits but where k is cut.
 pub(super) fn multiply<D: Dimension>(
@@ -91,43 +99,26 @@ pub(super) fn multiply<D: Dimension>(
         .filter(|there| plan.is_none_or(|plan| there.cost < plan.worth_a_cut()));
     match (there, plan) {
         (Some(there), _) => product.run_parts(there, stream, out, finish),
-        (None, Some(plan)) => match plan.cut() {
-            Some(cut) => in_parts(&product, cut, stream, out, finish, |parts, sums, scale| {
-                by_tiles(&parts, plan, stream, sums, scale)
-            }),
-            None => by_tiles(&product, plan, stream, out, finish),
-        },
+        (None, Some(plan)) if plan.parts > 1 => in_parts(&product, plan, stream, out, finish),
+        (None, Some(plan)) => by_tiles(&product, plan, stream, out, finish),
         (None, None) => product.run_by(elsewhere, stream, out, finish),
     }
 }
 
-/// Has `multiply` multiply parts of k, a batch, and adds them up.
+/// Multiplies parts of k, as a batch, and adds them up, with rows of sums that begin at multiples of 16 bytes.
 fn in_parts<D: Dimension>(
     product: &Multiplication<'_, f32, D>,
-    cut: Cut,
+    plan: Plan,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
     finish: &Finish<'_, f32, D>,
-    multiply: impl FnOnce(Multiplication<'_, f32, Ix3>, &mut DeviceArrayRef<f32, Ix3>, &Finish<'_, f32, Ix3>) -> Result<()>,
 ) -> Result<()> {
-    let parts = cut.product(product);
-    let GemmShape { batch, m, n, .. } = parts.shape;
-    let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    multiply(parts, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
-    let parts = Parts {
-        sums,
-        transposed: false,
-    };
-    finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)
-}
-
-/// Into how many parts k may be cut.
-fn cuts() -> impl Iterator<Item = Cut> {
-    let parts = (1..).map(|power| 1 << power).take_while(|&parts| parts <= MOST_PARTS);
-    parts.map(|parts| Cut {
-        parts,
-        transposed: false,
-    })
+    let GemmShape { m, n, .. } = product.shape;
+    let pitch = n.next_multiple_of(finish::width_of::<f32>());
+    let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(plan.parts, m, pitch))?;
+    by_tiles(product, plan, stream, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
+    let sums = Sums::in_parts(&sums, plan.parts, [m * pitch, pitch, 1]);
+    finish::finish_sums_into(sums, &product.shape, stream, out, finish)
 }
 
 /// What it costs to add up the sums of so many parts.
@@ -142,30 +133,67 @@ fn worth_a_cut(cost: usize) -> usize {
     cost / 10 * 9
 }
 
-/// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles.
+/// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles. And
+/// how tensor maps have them.
 struct Operands<'a> {
-    a: DeviceView<'a, f32, Ix3>,
-    a_along_k: DeviceView<'a, f32, Ix3>,
-    b: DeviceView<'a, f32, Ix3>,
+    a: (DeviceView<'a, f32, Ix3>, Way),
+    a_along_k: (DeviceView<'a, f32, Ix3>, Way),
+    b: (DeviceView<'a, f32, Ix3>, Way),
+    /// Whether the left one is rather transposed than aligned, for tiles of 64 × 128: where the product is long enough to be worth it.
+    is_turned: bool,
 }
 
 impl<'a> Operands<'a> {
-    fn of<D: Dimension>(product: &'a Multiplication<'_, f32, D>) -> Self {
+    fn of<D: Dimension>(product: &'a Multiplication<'_, f32, D>, stream: &Stream) -> Self {
         let of = &product.shape;
+        let multiprocessors = stream.backend().properties().multiprocessors as usize;
         let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
-        let a = |lines, strides: [usize; 3]| product.a.laid_out(lines, strides.to_vec());
+        let with_way = |elements: DeviceView<'a, f32, Ix3>| {
+            let way = Way::of(&elements);
+            (elements, way)
+        };
+        let a = |lines, strides: [usize; 3]| with_way(product.a.laid_out(lines, strides.to_vec()));
+        let a_along_k = a(Ix3(batch(of.a), of.m, of.k), of.a);
+        let lines_of_b = Ix3(batch(of.b), of.k, of.n);
+        let b = with_way(product.b.laid_out(lines_of_b, vec![of.b[0], of.b[2], of.b[1]]));
+        let launch = if b.1.is_aligned() { COPY } else { COPY - ALIGN };
+        let turning = (COPY_ELEMENT - ALIGN_ELEMENT).saturating_mul(a_along_k.0.len());
+        let sums = of.batch.saturating_mul(of.m).saturating_mul(of.n);
+        let all = sums.saturating_mul(of.k) / multiprocessors;
         Self {
             a: a(Ix3(batch(of.a), of.k, of.m), [of.a[0], of.a[2], of.a[1]]),
-            a_along_k: a(Ix3(batch(of.a), of.m, of.k), of.a),
-            b: product
-                .b
-                .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]),
+            a_along_k,
+            b,
+            is_turned: all.saturating_mul(SIZES[1].element[1]) / ALONG_K > turning.saturating_add(launch),
         }
     }
 
-    /// Whether the left one is taken along k, where the kernel can: it lies so.
-    fn lie_along_k(&self) -> bool {
-        !can_be_mapped(&self.a) && can_be_mapped(&self.a_along_k)
+    /// Whether tiles of so many columns of a thread take the left one along k: the smaller ones, where it lies so.
+    fn lie_along_k(&self, columns: usize) -> bool {
+        columns < 16
+            && match self.a_along_k.1 {
+                Way::Lying => self.a.1 != Way::Lying,
+                Way::Aligned(_) => self.a.1 == Way::Copied && (columns == 4 || !self.is_turned),
+                Way::Copied => false,
+            }
+    }
+
+    /// What it costs to copy what tiles of so many columns of a thread cannot have as it lies.
+    fn copying(&self, columns: usize) -> usize {
+        let a = if self.lie_along_k(columns) {
+            &self.a_along_k
+        } else {
+            &self.a
+        };
+        let operands = [a, &self.b];
+        let cost = |(elements, way): &(DeviceView<'_, f32, Ix3>, Way)| match way {
+            Way::Lying => 0,
+            Way::Aligned(_) => elements.len().saturating_mul(ALIGN_ELEMENT),
+            Way::Copied => elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY),
+        };
+        let aligns = operands.iter().any(|(_, way)| way.is_aligned());
+        let launch = if aligns { ALIGN } else { 0 };
+        operands.into_iter().map(cost).fold(launch, usize::saturating_add)
     }
 }
 
@@ -178,12 +206,14 @@ fn by_tiles<D: Dimension, E: Dimension>(
     finish: &Finish<'_, f32, E>,
 ) -> Result<()> {
     let columns = plan.columns;
-    let operands = Operands::of(product);
-    let along_k = columns < 16 && operands.lie_along_k();
-    let Operands { a, a_along_k, b } = operands;
+    let operands = Operands::of(product, stream);
+    let along_k = operands.lie_along_k(columns);
+    let Operands { a, a_along_k, b, .. } = operands;
+    let ((a, way), (b, way_of_b)) = (if along_k { a_along_k } else { a }, b);
+    let [a, b] = &Mapped::both([a, b], [way, way_of_b])?;
     let launch = Launch {
-        a: &Mapped::new(if along_k { a_along_k } else { a })?,
-        b: &Mapped::new(b)?,
+        a,
+        b,
         along_k,
         shape: simt_shape(&product.shape, &plan),
         plan,
@@ -219,6 +249,8 @@ struct Plan {
     share: u32,
     /// Into how many parts k is cut, whose products are a batch.
     parts: usize,
+    /// Elements of k of each, but the last: all, or a multiple of [`tile_k`].
+    part: usize,
     /// In the unit of [`Size`], times k.
     cost: usize,
 }
@@ -228,19 +260,8 @@ impl Plan {
     /// earlier.
     fn of<D: Dimension>(product: &Multiplication<'_, f32, D>, stream: &Stream, chosen: Option<usize>) -> Option<Self> {
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let operands = Operands::of(product);
-        let (a_lies, b_lies) = (can_be_mapped(&operands.a), can_be_mapped(&operands.b));
-        let along_k = operands.lie_along_k();
-        let copy =
-            |elements: &DeviceView<'_, f32, Ix3>| elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY);
-        let copying = |columns| {
-            let of_a = if a_lies || columns < 16 && along_k {
-                0
-            } else {
-                copy(&operands.a)
-            };
-            of_a.saturating_add(if b_lies { 0 } else { copy(&operands.b) })
-        };
+        let operands = Operands::of(product, stream);
+        let copying = |columns| operands.copying(columns);
         match chosen {
             Some(chosen) => Self::whole(&product.shape, multiprocessors, copying, |columns| {
                 tile_n(columns) == chosen
@@ -256,11 +277,11 @@ impl Plan {
         let (_, elsewhere) = best_size::<f32>(shape, multiprocessors);
         let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
             .filter(|plan| plan.cost < elsewhere.saturating_mul(shape.k));
-        let cut = cuts().filter(|cut| cut.fits(shape)).filter_map(|cut| {
-            let plan = Self::whole(&cut.of(shape), multiprocessors, &copying, |_| true)?;
-            Some(Self {
-                parts: cut.parts,
-                cost: plan.cost.saturating_add(adding(shape, cut.parts)),
+        let sizes = SIZES.into_iter().filter(|_| shape.batch == 1);
+        let cut = sizes.flat_map(|size| {
+            let copying = copying(size.columns);
+            Self::cut(shape, size, multiprocessors).map(move |plan| Self {
+                cost: plan.cost.saturating_add(copying),
                 ..plan
             })
         });
@@ -312,6 +333,7 @@ impl Plan {
             whole: tiles,
             share: 0,
             parts: 1,
+            part: shape.k,
             cost: turns.saturating_mul(shape.k),
         };
         let shares = (1..=blocks(columns)).filter_map(move |of_multiprocessor| {
@@ -337,11 +359,25 @@ impl Plan {
         shares.chain([whole])
     }
 
-    /// How k is cut, if it is.
-    fn cut(&self) -> Option<Cut> {
-        (self.parts > 1).then_some(Cut {
-            parts: self.parts,
-            transposed: false,
+    /// Those of one product by tiles of a size with k cut, so that each multiprocessor has as many tiles of parts as others.
+    fn cut(shape: &GemmShape, size: Size, multiprocessors: usize) -> impl Iterator<Item = Self> {
+        let (shape, k) = (*shape, shape.k);
+        let (tiles, step) = (tiles(&shape, size.columns).max(1), tile_k(size.columns));
+        (1..=blocks(size.columns)).filter_map(move |of_multiprocessor| {
+            let parts = (of_multiprocessor * multiprocessors / tiles).clamp(1, MOST_PARTS);
+            let part = k.div_ceil(parts).next_multiple_of(step);
+            let parts = k.div_ceil(part.max(1));
+            let batch = GemmShape {
+                batch: parts,
+                k: part,
+                ..shape
+            };
+            let plan = Self::of_size(&batch, size, multiprocessors).last()?;
+            (parts > 1).then(|| Self {
+                parts,
+                cost: plan.cost.saturating_add(adding(&shape, parts)),
+                ..plan
+            })
         })
     }
 
@@ -360,15 +396,21 @@ fn can_be_counted(of: &GemmShape) -> bool {
     lengths.iter().all(Option::is_some) && of.k > 0 && u32::try_from(tiles(of, 4).saturating_mul(MOST_PARTS)).is_ok()
 }
 
-/// The shape of the kernel's launch by a plan, of a product that [can be counted](can_be_counted).
+/// The shape of the kernel's launch by a plan, of a product that [can be counted](can_be_counted). Parts have rows that begin at
+/// multiples of 16 bytes: beyond the end of a line the tensor maps have zeros.
 fn simt_shape(of: &GemmShape, plan: &Plan) -> SimtShape {
+    let (batch, n) = match plan.parts {
+        1 => (of.batch, of.n),
+        parts => (parts, of.n.next_multiple_of(finish::width_of::<f32>())),
+    };
     SimtShape {
-        batch: of.batch as u32,
+        batch: batch as u32,
         m: of.m as u32,
-        n: of.n as u32,
+        n: n as u32,
         k: of.k as u32,
-        a_step: (of.a[0] != 0).into(),
-        b_step: (of.b[0] != 0).into(),
+        part: plan.part as u32,
+        a_step: (of.a[0] != 0 && plan.parts == 1).into(),
+        b_step: (of.b[0] != 0 && plan.parts == 1).into(),
         whole: plan.whole as u32,
         share: plan.share,
     }
@@ -446,6 +488,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
             whole: 0,
+            pitch: n,
         }
     }
 
@@ -505,11 +548,15 @@ mod tests {
             assert_eq!(parts([side; 3]).unwrap_or(1), 1, "{side}");
         }
         assert!(parts([64, 8192, 8192]) > Some(1));
-        assert_eq!(parts([256, 256, 65536]), Some(32));
-        assert_eq!(
-            parts([64, 8192, 8193]),
-            Some(1),
-            "no part would begin at a multiple of 16 bytes"
-        );
+        for extents in [[256, 256, 65536], [255, 257, 4097], [64, 8192, 8193]] {
+            let plan = best(extents, 0).unwrap();
+            let all = plan.part * plan.parts;
+            assert!(
+                plan.parts > 1 && plan.part.is_multiple_of(tile_k(plan.columns)),
+                "{plan:?}"
+            );
+            assert!(all >= extents[2] && all - plan.part < extents[2], "{plan:?}");
+            assert!(tiles(&shape(extents), plan.columns) * plan.parts <= 132 * blocks(plan.columns));
+        }
     }
 }

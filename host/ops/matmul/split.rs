@@ -96,6 +96,7 @@ pub(super) fn transposed(shape: &GemmShape) -> GemmShape {
         n: shape.m,
         a: shape.b,
         b: shape.a,
+        pitch: shape.m,
         ..*shape
     }
 }
@@ -255,6 +256,7 @@ mod tests {
             a: [0, k, 1],
             b: [0, 1, n],
             whole: 0,
+            pitch: n,
         }
     }
 

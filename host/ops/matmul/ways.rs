@@ -199,6 +199,7 @@ mod tests {
             a: [0, k, 1],
             b: [0, 1, n],
             whole: 0,
+            pitch: n,
         }
     }
 

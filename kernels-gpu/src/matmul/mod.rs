@@ -9,6 +9,7 @@
 //! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated
 //! operand costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.
 
+pub mod align;
 pub mod dmma;
 pub mod epilogue;
 pub mod gemm;

@@ -137,6 +137,9 @@ pub struct SimtShape {
     pub n: u32,
     /// Columns of `A` and rows of `B`: 1 at least.
     pub k: u32,
+    /// `k` or more, or, where the batch is the parts of one product along k, how much of it each has, but the last, which has what is left: a
+    /// multiple of [`tile_k`], with which none is empty.
+    pub part: u32,
     /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
     pub a_step: u32,
     /// The same of `B`.
@@ -270,15 +273,23 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
             batch,
             m,
             n,
-            k,
+            part,
             whole,
             share,
             ..
         } = self.shape;
         let tiles = Tiles::new(batch, [m, n], [tile_m(C) as u32, tile_n(C) as u32], GROUP);
         let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
-        let steps = k.div_ceil(tile_k(C) as u32);
+        let steps = part.div_ceil(tile_k(C) as u32);
         Parts::new(tiles, steps, [whole, share], [block, 0], [blocks, 1])
+    }
+
+    /// The first element of k of a product, and the one behind its last.
+    #[inline(always)]
+    fn k_of(&self, product: u32) -> [u32; 2] {
+        let SimtShape { k, part, .. } = self.shape;
+        let first = if part < k { product * part } else { 0 };
+        [first, Ord::min(first + part, k)]
     }
 
     /// The barrier that the copies of a stage complete.
@@ -302,10 +313,14 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         self.b.prefetch();
         let mut step = 0;
         for part in self.parts() {
-            for of_tile in part.from..part.to {
+            let [first, end] = self.k_of(part.tile.product);
+            let mut k = first + part.from * tile_k(C) as u32;
+            let end = Ord::min(first + part.to * tile_k(C) as u32, end);
+            while k < end {
                 let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.free(stage).wait(round ^ 1);
-                self.fill(stage, part.tile, of_tile * tile_k(C) as u32);
+                self.fill(stage, part.tile, k);
+                k += tile_k(C) as u32;
                 step += 1;
             }
         }
@@ -349,7 +364,9 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
             if part.from > 0 {
                 handed.take(warp, &mut sums);
             }
-            let mut left = Ord::min(self.shape.k, part.to * tile_k(C) as u32) - part.from * tile_k(C) as u32;
+            let [first, end] = self.k_of(part.tile.product);
+            let [from, to] = [part.from, part.to].map(|step| Ord::min(first + step * tile_k(C) as u32, end));
+            let mut left = to - from;
             while left >= tile_k(C) as u32 {
                 let elements = self.wait_for(step, place);
                 if A::ALONG_K {

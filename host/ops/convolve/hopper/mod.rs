@@ -269,6 +269,7 @@ impl<'a> Lines<'a> {
             a: [0; 3],
             b: [0; 3],
             whole: 0,
+            pitch: problem.outputs,
         };
         Some(Self {
             problem,

@@ -391,7 +391,8 @@ impl<W: MulAdd> Groups<W> {
         shape: &SumsShape,
         [product, row, column]: [usize; 3],
     ) -> [W; WIDTH] {
-        let is_wide = is_wide::<W, WIDTH>(sums, shape.strides, shape.n);
+        // Rows as long as these strides have room for whole vectors.
+        let is_wide = is_wide::<W, WIDTH>(sums, shape.strides, 0);
         let of_part = |part: usize| {
             // Beyond the last part that one, which is not added.
             let part = Ord::min(part, self.end - 1);
@@ -401,7 +402,7 @@ impl<W: MulAdd> Groups<W> {
         let mut values = [W::ZERO; WIDTH];
         let mut part = self.first;
         while part < self.end {
-            // SAFETY (of both): the caller's promise; with rows of a multiple of `WIDTH`, the whole vector is in front of the end.
+            // SAFETY (of both): the caller's promise; with strides of a multiple of `WIDTH`, the whole vector is in the row.
             let next: [[W; WIDTH]; AT_ONCE] = cuda_std::array::from_fn(|i: usize| {
                 let line = of_part(part + i);
                 if is_wide {

@@ -143,6 +143,9 @@ pub struct GemmShape {
     /// 0, or columns of `A` and rows of `B` of the one product whose parts along k the batch is: each has the next `k`, the last one
     /// what is left.
     pub whole: usize,
+    /// From row to row of a product's result, in elements: `n`, or more where it is sums that nothing follows, so that each row begins
+    /// at a multiple of 16 bytes. What is behind the columns may be written.
+    pub pitch: usize,
 }
 
 impl GemmShape {
@@ -150,7 +153,10 @@ impl GemmShape {
     #[inline(always)]
     fn fits(&self, a: usize, b: usize, c: usize) -> bool {
         let within = |span: Option<usize>, len| span.is_some_and(|span| span <= len);
-        let elements = self.batch.checked_mul(self.m).and_then(|rows| rows.checked_mul(self.n));
+        let elements = self
+            .batch
+            .checked_mul(self.m)
+            .and_then(|rows| rows.checked_mul(self.pitch));
         let (mut batch, mut k) = (self.batch, self.k);
         if self.whole > 0 {
             let follow = |strides: [usize; 3]| k.checked_mul(strides[2]) == Some(strides[0]);
@@ -159,7 +165,8 @@ impl GemmShape {
             }
             (batch, k) = (1, self.whole);
         }
-        within(span([batch, self.m, k], self.a), a)
+        self.pitch >= self.n
+            && within(span([batch, self.m, k], self.a), a)
             && within(span([batch, self.n, k], self.b), b)
             && within(elements, c)
     }
@@ -368,18 +375,23 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     ) {
         let position = Position::of_thread::<X>();
         let (m, n) = (self.shape.m, self.shape.n);
-        let wide = n.is_multiple_of(F) && self.result.c.is_vec_aligned::<F>();
+        let pitch = if finishes(TM, TN, size_of::<T>()) {
+            self.shape.pitch
+        } else {
+            n
+        };
+        let wide = pitch.is_multiple_of(F) && self.result.c.is_vec_aligned::<F>();
         unroll!(TM, i => {
             let row = row + position.line::<F, Y>(position.y, i);
             if row < m {
-                let line = (product * m + row) * n;
+                let line = (product * m + row) * pitch;
                 unroll!(TN / F, chunk => {
                     let first = chunk * F;
                     let column = column + position.line::<F, X>(position.x, first);
                     let values: [T; F] = cuda_std::array::from_fn(|j| sums[i][first + j]);
                     if wide && column < n {
-                        // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple
-                        // of F, so are `line` and the column, and the whole vector is in the row.
+                        // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as the pitch, which is
+                        // no less than n, is a multiple of F, so are `line` and the column, and the whole vector is in the row.
                         unsafe { self.result.put(line + column, values) };
                     } else {
                         unroll!(F, j => {
