@@ -9,7 +9,7 @@ pub struct Tiles {
     /// Of all products.
     total: u32,
     /// Rows and columns of tiles of a product.
-    extents: [u32; 2],
+    pub extents: [u32; 2],
     /// Rows and columns of a tile.
     tile: [u32; 2],
     /// Rows of tiles that numbers go down before they go right, so that what neighbours read stays in the cache.

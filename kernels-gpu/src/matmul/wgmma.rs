@@ -580,17 +580,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             a.prefetch();
             b.prefetch();
         }
-        let in_pairs = Self::MAY_BE_IN_PAIRS && shape.cluster != 0;
+        let in_pairs = Self::is_in_pairs(shape);
         // Constants, so that the divisions are shifts.
-        let of = |rows: usize, group| {
-            let tile = [rows as u32, tile_n(R) as u32];
-            // Numbers go down first, in groups of an even number of rows: those of a pair are neighbours.
-            let m = match in_pairs {
-                true => shape.m.next_multiple_of(2 * tile[0]),
-                false => shape.m,
-            };
-            Tiles::new(shape.batch, [m, shape.n], tile, group)
-        };
+        let of = |rows: usize, group| Self::tiles_of(in_pairs, [shape.batch, shape.m, shape.n], rows, group);
         let group = const { group(R, size_of::<E>()) };
         let tiles = match shape.shares_k(R) {
             true => of(HALF_TILE_M, GROUP),
@@ -652,15 +644,34 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// registers, of which the widest tiles' loops leave none.
     #[inline(always)]
     fn apart(&self) -> Self {
-        if R != 128 {
+        if !store::may_wait(R, size_of::<C>()) {
             return *self;
         }
-        let [batch, m, n] = cuda_std::array::map([self.shape.batch, self.shape.m, self.shape.n], hint::opaque);
+        let [rows, batch, n] = [self.tiles.extents[0] * TILE_M as u32, self.shape.batch, self.shape.n];
+        let [rows, batch, n] = cuda_std::array::map([rows, batch, n], hint::opaque);
         let tile = [TILE_M as u32, tile_n(R) as u32];
         Self {
-            tiles: Tiles::new(batch, [m, n], tile, const { group(R, size_of::<E>()) }),
+            tiles: Tiles::new(batch, [rows, n], tile, const { group(R, size_of::<E>()) }),
             ..*self
         }
+    }
+
+    /// Whether blocks are in pairs, which have neighbouring tiles.
+    #[inline(always)]
+    fn is_in_pairs(shape: WgmmaShape) -> bool {
+        Self::MAY_BE_IN_PAIRS && shape.cluster != 0
+    }
+
+    /// The tiles of blocks that are alone or in pairs, of so many rows.
+    #[inline(always)]
+    fn tiles_of(in_pairs: bool, [batch, m, n]: [u32; 3], rows: usize, group: u32) -> Tiles {
+        let tile = [rows as u32, tile_n(R) as u32];
+        // Numbers go down first, in groups of an even number of rows: those of a pair are neighbours.
+        let m = match in_pairs {
+            true => m.next_multiple_of(2 * tile[0]),
+            false => m,
+        };
+        Tiles::new(batch, [m, n], tile, group)
     }
 
     /// The binary logarithm of the cluster's blocks.

@@ -14,7 +14,7 @@ use crate::matmul::unroll;
 
 /// Whether results of so many bytes, of tiles whose sums take so many registers, may wait to be stored: those of tiles that have more
 /// boxes than there is memory for.
-const fn may_wait(registers: usize, element: usize) -> bool {
+pub(super) const fn may_wait(registers: usize, element: usize) -> bool {
     element == 2 && registers == 128
 }
 
