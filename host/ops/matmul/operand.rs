@@ -78,7 +78,7 @@ impl<'a, T: TensorElement> Mapped<'a, T> {
 
 /// How a tensor map has elements of a product of `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Mapping {
     /// As they lie.
     Lying,
     /// In a copy of their lines, made by [`align_lines`].
@@ -87,7 +87,7 @@ pub(super) enum Way {
     Copied,
 }
 
-impl Way {
+impl Mapping {
     pub(super) fn of(elements: &DeviceView<'_, f32, Ix3>) -> Self {
         if can_be_mapped(elements) {
             return Self::Lying;
@@ -127,9 +127,9 @@ fn lines(elements: &DeviceView<'_, f32, Ix3>) -> Option<LinesShape> {
 }
 
 impl<'a> Mapped<'a, f32> {
-    /// Both operands of a product, in these ways. Lines that are not aligned are copied together, by one launch.
-    pub(super) fn both([a, b]: [DeviceView<'a, f32, Ix3>; 2], ways: [Way; 2]) -> Result<[Self; 2]> {
-        let [of_a, of_b] = ways.map(Way::lines);
+    /// Both operands of a product, so mapped. Lines that are not aligned are copied together, by one launch.
+    pub(super) fn both([a, b]: [DeviceView<'a, f32, Ix3>; 2], mappings: [Mapping; 2]) -> Result<[Self; 2]> {
+        let [of_a, of_b] = mappings.map(Mapping::lines);
         if of_a.lines == 0 && of_b.lines == 0 {
             return Ok([Self::new(a)?, Self::new(b)?]);
         }

@@ -14,7 +14,7 @@ use super::finish::{self, Finish, Sums};
 use super::gemm::{self, Multiplication, best_size};
 use super::gemv::by_vector;
 use super::hopper::is_hopper;
-use super::operand::{Mapped, Way, coordinates};
+use super::operand::{Mapped, Mapping, coordinates};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -136,9 +136,9 @@ fn worth_a_cut(cost: usize) -> usize {
 /// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles. And
 /// how tensor maps have them.
 struct Operands<'a> {
-    a: (DeviceView<'a, f32, Ix3>, Way),
-    a_along_k: (DeviceView<'a, f32, Ix3>, Way),
-    b: (DeviceView<'a, f32, Ix3>, Way),
+    a: (DeviceView<'a, f32, Ix3>, Mapping),
+    a_along_k: (DeviceView<'a, f32, Ix3>, Mapping),
+    b: (DeviceView<'a, f32, Ix3>, Mapping),
     /// Whether the left one is rather transposed than aligned, for tiles of 64 × 128: where the product is long enough to be worth it.
     is_turned: bool,
 }
@@ -148,14 +148,14 @@ impl<'a> Operands<'a> {
         let of = &product.shape;
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
         let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
-        let with_way = |elements: DeviceView<'a, f32, Ix3>| {
-            let way = Way::of(&elements);
-            (elements, way)
+        let with_mapping = |elements: DeviceView<'a, f32, Ix3>| {
+            let mapping = Mapping::of(&elements);
+            (elements, mapping)
         };
-        let a = |lines, strides: [usize; 3]| with_way(product.a.laid_out(lines, strides.to_vec()));
+        let a = |lines, strides: [usize; 3]| with_mapping(product.a.laid_out(lines, strides.to_vec()));
         let a_along_k = a(Ix3(batch(of.a), of.m, of.k), of.a);
         let lines_of_b = Ix3(batch(of.b), of.k, of.n);
-        let b = with_way(product.b.laid_out(lines_of_b, vec![of.b[0], of.b[2], of.b[1]]));
+        let b = with_mapping(product.b.laid_out(lines_of_b, vec![of.b[0], of.b[2], of.b[1]]));
         let launch = if b.1.is_aligned() { COPY } else { COPY - ALIGN };
         let turning = (COPY_ELEMENT - ALIGN_ELEMENT).saturating_mul(a_along_k.0.len());
         let sums = of.batch.saturating_mul(of.m).saturating_mul(of.n);
@@ -172,9 +172,9 @@ impl<'a> Operands<'a> {
     fn lie_along_k(&self, columns: usize) -> bool {
         columns < 16
             && match self.a_along_k.1 {
-                Way::Lying => self.a.1 != Way::Lying,
-                Way::Aligned(_) => self.a.1 == Way::Copied && (columns == 4 || !self.is_turned),
-                Way::Copied => false,
+                Mapping::Lying => self.a.1 != Mapping::Lying,
+                Mapping::Aligned(_) => self.a.1 == Mapping::Copied && (columns == 4 || !self.is_turned),
+                Mapping::Copied => false,
             }
     }
 
@@ -186,12 +186,12 @@ impl<'a> Operands<'a> {
             &self.a
         };
         let operands = [a, &self.b];
-        let cost = |(elements, way): &(DeviceView<'_, f32, Ix3>, Way)| match way {
-            Way::Lying => 0,
-            Way::Aligned(_) => elements.len().saturating_mul(ALIGN_ELEMENT),
-            Way::Copied => elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY),
+        let cost = |(elements, mapping): &(DeviceView<'_, f32, Ix3>, Mapping)| match mapping {
+            Mapping::Lying => 0,
+            Mapping::Aligned(_) => elements.len().saturating_mul(ALIGN_ELEMENT),
+            Mapping::Copied => elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY),
         };
-        let aligns = operands.iter().any(|(_, way)| way.is_aligned());
+        let aligns = operands.iter().any(|(_, mapping)| mapping.is_aligned());
         let launch = if aligns { ALIGN } else { 0 };
         operands.into_iter().map(cost).fold(launch, usize::saturating_add)
     }
@@ -209,8 +209,8 @@ fn by_tiles<D: Dimension, E: Dimension>(
     let operands = Operands::of(product, stream);
     let along_k = operands.lie_along_k(columns);
     let Operands { a, a_along_k, b, .. } = operands;
-    let ((a, way), (b, way_of_b)) = (if along_k { a_along_k } else { a }, b);
-    let [a, b] = &Mapped::both([a, b], [way, way_of_b])?;
+    let ((a, mapping), (b, mapping_of_b)) = (if along_k { a_along_k } else { a }, b);
+    let [a, b] = &Mapped::both([a, b], [mapping, mapping_of_b])?;
     let launch = Launch {
         a,
         b,
