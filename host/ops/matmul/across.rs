@@ -223,22 +223,13 @@ impl<T: Half> Launch<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::split::tests::shape;
     use super::*;
 
     #[test]
     fn tiles_fill_the_device() {
         let found = [256, 384, 512, 640, 768, 1024, 1152, 1280, 1536, 2048, 3072, 4096].map(|side| {
-            let of = GemmShape {
-                batch: 1,
-                first: 0,
-                m: side,
-                n: side,
-                k: side,
-                a: [0, side, 1],
-                b: [0, 1, side],
-                whole: 0,
-                pitch: side,
-            };
+            let of = shape(side, side, side);
             let best = best(&of, 132).filter(|&(_, cycles)| cycles < split::least_cycles(&of, 2, 132));
             best.map(|([_, columns], _)| columns)
         });

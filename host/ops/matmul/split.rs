@@ -243,10 +243,11 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn shape(m: usize, n: usize, k: usize) -> GemmShape {
+    /// A product of matrices, the left one in C order and the right one along k.
+    pub(in super::super) fn shape(m: usize, n: usize, k: usize) -> GemmShape {
         GemmShape {
             batch: 1,
             first: 0,

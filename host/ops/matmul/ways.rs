@@ -187,21 +187,8 @@ pub(super) fn best(of: &GemmShape, multiprocessors: usize, may_be: impl Fn(&Way)
 
 #[cfg(test)]
 mod tests {
+    use super::super::split::tests::shape as of;
     use super::*;
-
-    fn of(m: usize, n: usize, k: usize) -> GemmShape {
-        GemmShape {
-            batch: 1,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0, k, 1],
-            b: [0, 1, n],
-            whole: 0,
-            pitch: n,
-        }
-    }
 
     fn way(shape: [usize; 3], multiprocessors: usize) -> Option<(Tile, bool, u32)> {
         let [m, n, k] = shape;
