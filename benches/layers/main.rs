@@ -7,8 +7,8 @@
 //! are checked against sums in f64. benches/peers/layers.py prints the same of PyTorch.
 
 use ndarray::IxDyn;
-use warpsmith::{Device, DeviceArray, Generator, bf16};
-use warpsmith_lab::bench::Bench;
+use warpsmith::{DeviceArray, Generator, bf16};
+use warpsmith_lab::bench::{Bench, device_with_tensor_cores, is_wanted, parts_of_names};
 
 type Array = DeviceArray<bf16, IxDyn>;
 
@@ -199,20 +199,13 @@ impl Layer {
 fn main() -> anyhow::Result<()> {
     let has = |option: &str| std::env::args().any(|arg| arg == option);
     let is_checked = !has("--unchecked");
-    let parts: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|part| !part.starts_with("--"))
-        .collect();
-    let device = match Device::auto()? {
-        // With tensor cores, so that their kernels are checked.
-        device if device.is_simulator() => Device::simulated_hopper(),
-        device => device,
-    };
+    let parts = parts_of_names();
+    let device = device_with_tensor_cores()?;
     let is_small = device.is_simulator() || has("--small");
     let bench = Bench::new(&device, if is_small { 1 } else { 30 });
     let lines = include_str!("layers.txt").lines().filter(|line| !line.starts_with('#'));
     for mut layer in lines.map(Layer::parse) {
-        if !parts.is_empty() && !parts.iter().any(|part| layer.name.contains(part)) {
+        if !is_wanted(&layer.name, &parts) {
             continue;
         }
         if is_small {

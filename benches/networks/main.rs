@@ -13,8 +13,8 @@ mod rows;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use warpsmith::{Device, Stream};
-use warpsmith_lab::bench::Bench;
+use warpsmith::Stream;
+use warpsmith_lab::bench::{Bench, device_with_tensor_cores, is_wanted, parts_of_names};
 
 /// How long calls without a pause go on before they are timed, and then.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ struct Measurements {
 impl Measurements {
     /// Whether a row of that name is asked for: else there is no need of what it takes.
     fn is_wanted(&self, name: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|part| name.contains(part))
+        is_wanted(name, &self.parts)
     }
 
     fn stream(&self) -> &Stream {
@@ -96,15 +96,8 @@ fn near(what: &str, got: f64, wanted: f64, bound: f64) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let parts = std::env::args()
-        .skip(1)
-        .filter(|part| !part.starts_with("--"))
-        .collect();
-    let device = match Device::auto()? {
-        // With tensor cores, so that their kernels are checked.
-        device if device.is_simulator() => Device::simulated_hopper(),
-        device => device,
-    };
+    let parts = parts_of_names();
+    let device = device_with_tensor_cores()?;
     let repeats = if device.is_simulator() { 1 } else { 30 };
     let bench = Bench::new(&device, repeats);
     let measurements = Measurements { bench, parts };

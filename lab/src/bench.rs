@@ -49,6 +49,31 @@ pub struct Times {
     pub repeats: usize,
 }
 
+/// The device that is found; where it is the simulated GPU, one with tensor cores, so that their kernels are checked.
+///
+/// # Errors
+///
+/// Those of [`Device::auto`].
+pub fn device_with_tensor_cores() -> Result<Device> {
+    Ok(match Device::auto()? {
+        device if device.is_simulator() => Device::simulated_hopper(),
+        device => device,
+    })
+}
+
+/// The arguments of this program that are no options: parts of the names of what is to be measured.
+pub fn parts_of_names() -> Vec<String> {
+    std::env::args()
+        .skip(1)
+        .filter(|part| !part.starts_with("--"))
+        .collect()
+}
+
+/// Whether that name is to be measured: it has one of the parts, or there is none.
+pub fn is_wanted(name: &str, parts: &[String]) -> bool {
+    parts.is_empty() || parts.iter().any(|part| name.contains(part))
+}
+
 impl Bench {
     /// A device on which each measurement is of that many calls.
     pub fn new(device: &Device, repeats: usize) -> Self {
