@@ -6,17 +6,14 @@
 //! it. On GPUs LLVM is done with it before it proves to be for nothing: a seventh of what rustc handed to it, and a third or
 //! more of the time that rustc took to find out what it should.
 //!
-//! Scans by look-back take `core`'s on GPUs all the same, as they would spill more registers. So do arrays of what is not copied.
+//! Scans by look-back take `core`'s all the same, as they would spill more registers. So do arrays of what is not copied.
 
-#[cfg(target_arch = "nvptx64")]
 use core::mem::MaybeUninit;
 
 /// The array of `element(0)`, `element(1)`, …: [`core::array::from_fn`], for elements that are copied.
 ///
 /// For GPUs this is a function of its own until LLVM inlines it. Then its loop is unrolled ahead of what is around it; as
-/// a loop in its caller from the start, scans have more instructions and spill registers that they do not so. For the
-/// simulated GPU there are thousands of these, without optimisation: an array of copies of the first element comes first,
-/// for whoever writes by a pointer checks it.
+/// a loop in its caller from the start, scans have more instructions and spill registers that they do not so.
 ///
 /// ```
 /// let squares: [u32; 4] = cuda_std::array::from_fn(|i| (i * i) as u32);
@@ -25,32 +22,16 @@ use core::mem::MaybeUninit;
 #[inline]
 #[cfg_attr(target_arch = "nvptx64", rustc_no_mir_inline)]
 pub fn from_fn<T: Copy, const N: usize, F: FnMut(usize) -> T>(mut element: F) -> [T; N] {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        let mut array = [const { MaybeUninit::<T>::uninit() }; N];
-        let mut i = 0;
-        while i < N {
-            let value = element(i);
-            // SAFETY: the index is checked, and a `Copy` type needs no drop: what is there is written over.
-            unsafe { *(&raw mut array[i] as *mut T) = value };
-            i += 1;
-        }
-        // SAFETY: all elements were written, and an array of what may be uninitialised lies as the array itself.
-        unsafe { *(&raw const array as *const [T; N]) }
+    let mut array = [const { MaybeUninit::<T>::uninit() }; N];
+    let mut i = 0;
+    while i < N {
+        let value = element(i);
+        // SAFETY: the index is checked, and a `Copy` type needs no drop: what is there is written over.
+        unsafe { *(&raw mut array[i] as *mut T) = value };
+        i += 1;
     }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        if const { N == 0 } {
-            return empty();
-        }
-        let mut array = [element(0); N];
-        let mut i = 1;
-        while i < N {
-            array[i] = element(i);
-            i += 1;
-        }
-        array
-    }
+    // SAFETY: all elements were written, and an array of what may be uninitialised lies as the array itself.
+    unsafe { *(&raw const array as *const [T; N]) }
 }
 
 /// The array of what `function` makes of each element: the method `map` of arrays, for elements that are copied.
@@ -61,12 +42,6 @@ pub fn from_fn<T: Copy, const N: usize, F: FnMut(usize) -> T>(mut element: F) ->
 #[inline]
 pub fn map<T: Copy, U: Copy, const N: usize, F: FnMut(T) -> U>(array: [T; N], mut function: F) -> [U; N] {
     from_fn(|i| function(array[i]))
-}
-
-/// The array without elements.
-#[cfg(not(target_arch = "nvptx64"))]
-fn empty<T, const N: usize>() -> [T; N] {
-    core::array::from_fn(|_| unreachable!("there is no element"))
 }
 
 #[cfg(test)]

@@ -39,11 +39,6 @@ pub use cuda_block::lookback::state_len;
 
 use super::{Row, at, has_vectors};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
-// On GPUs these kernels spill registers by that of `cuda_std`, without optimisation this one is ten functions.
-#[cfg(target_arch = "nvptx64")]
-use core::array::from_fn;
-#[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::array::from_fn;
 use shared::{Exchange, Parked};
 use tile::{Tile, Words, words};
 
@@ -223,7 +218,7 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         if !tile.window.whole {
             return [Words::default(); U];
         }
-        from_fn(|u| {
+        core::array::from_fn(|u| {
             // SAFETY: the whole tile is the row's, and aligned.
             words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
         })

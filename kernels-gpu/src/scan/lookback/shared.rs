@@ -6,7 +6,7 @@ use cuda_block::{MAX_VALUE, Scanned, scan_of_warps};
 use cuda_std::prelude::*;
 
 use super::tile::{Tile, Words, vector};
-use super::{THREADS, WORKERS, from_fn};
+use super::{THREADS, WORKERS};
 use crate::op::{ReduceOp, lift, results};
 use crate::scan::at;
 
@@ -151,7 +151,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         for u in 0..U {
             let i = at::<V>(u);
             // SAFETY: of a slot that there is.
-            let vector = from_fn(|k| unsafe { self.elements.get_unchecked(self.element(slot, u) + k) });
+            let vector = core::array::from_fn(|k| unsafe { self.elements.get_unchecked(self.element(slot, u) + k) });
             let index = tile.index::<V>(u);
             let before = Op::combine(prefix, self.get_before(slot, u));
             let values = tile.window.lift::<T, Op, V>(vector, i, index);

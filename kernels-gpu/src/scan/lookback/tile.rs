@@ -5,7 +5,6 @@ use bytemuck::Pod;
 use cuda_block::thread::fold;
 use cuda_std::hint;
 
-use super::from_fn;
 use crate::op::ReduceOp;
 use crate::scan::{Window, at};
 
@@ -32,7 +31,7 @@ impl Tile {
         self,
         loaded: [Words; U],
     ) -> [Op::Acc; U] {
-        from_fn(|u| {
+        core::array::from_fn(|u| {
             let vector: [T; V] = vector(loaded[u].map(hint::opaque));
             Op::lift_in_order(vector, self.index::<V>(u))
         })
@@ -47,7 +46,7 @@ impl Tile {
             let values = self.window.lift::<T, Op, V>(vector, at::<V>(u), self.index::<V>(u));
             let of_u = fold(values, Op::combine);
             // Registers have no numbers: each is asked whether it is meant.
-            totals = from_fn(|v| if v == u { of_u } else { totals[v] });
+            totals = core::array::from_fn(|v| if v == u { of_u } else { totals[v] });
         }
         totals
     }
