@@ -3,20 +3,20 @@
 //!
 //! A launch hands the driver untyped addresses, so that an entry of the same name with other parameters would read
 //! foreign memory. `#[kernel]` therefore writes a number beside each entry, into the PTX and into the host's handle:
-//! the FNV-1a hash of the package's name and version, the entry's name, the kernel's source with the type arguments in
-//! their places, and the sizes of the values by which each parameter crosses the launch. Both sides are made from the
-//! same lines, each by its own compiler run, and a launch compares the two.
+//! a hash of the package's name and version, the entry's name, the kernel's source with the type arguments in their
+//! places, and the sizes of the values by which each parameter crosses the launch. Both sides are made from the same lines,
+//! each by its own compiler run, and a launch compares the two.
+//!
+//! The hash is FxHash, by words of 8 bytes: the compiler interprets it, for each of more than a thousand entries, and goes
+//! from step to step slowly. Each step maps words, and hashes so far, one to one.
 //!
 //! The signature of a `#[device_fn]` has the types of the arguments and of the result in place of the sizes; it is compared
 //! before the function becomes a part of a kernel.
 
 use crate::scalar::ScalarType;
 
-/// The offset basis of 64-bit FNV-1a.
-const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// The prime of 64-bit FNV-1a.
-const PRIME: u64 = 0x0100_0000_01b3;
+/// What FxHash multiplies by.
+const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
 
 /// The most bytes that CUDA passes to a kernel, on all GPUs and with all drivers.
 const MOST_BYTES: usize = 4096;
@@ -28,8 +28,8 @@ pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[
     let mut hash = named(package, version, name, source);
     let mut i = 0;
     while i < sizes.len() {
-        hash = number(hash, sizes[i].0 as u64);
-        hash = number(hash, sizes[i].1 as u64);
+        // Sizes that are no number of 32 bits are too many bytes.
+        hash = number(hash, sizes[i].0 as u64 | ((sizes[i].1 as u64) << 32));
         bytes += sizes[i].0 + sizes[i].1;
         i += 1;
     }
@@ -60,7 +60,7 @@ pub const fn of_function(
 }
 
 const fn named(package: &str, version: &str, name: &str, source: u64) -> u64 {
-    let mut hash = number(BASIS, source);
+    let mut hash = number(0, source);
     hash = text(hash, package);
     hash = text(hash, version);
     text(hash, name)
@@ -68,23 +68,22 @@ const fn named(package: &str, version: &str, name: &str, source: u64) -> u64 {
 
 /// Goes on with a text and its length, which keeps neighbours apart.
 const fn text(mut hash: u64, text: &str) -> u64 {
-    let bytes = text.as_bytes();
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
     let mut i = 0;
-    while i < bytes.len() {
-        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+    while i < words.len() {
+        hash = number(hash, u64::from_le_bytes(words[i]));
         i += 1;
     }
-    number(hash, bytes.len() as u64)
+    let (mut last, mut i) = (0, 0);
+    while i < rest.len() {
+        last = (last << 8) | rest[i] as u64;
+        i += 1;
+    }
+    number(number(hash, last), text.len() as u64)
 }
 
-const fn number(mut hash: u64, number: u64) -> u64 {
-    let bytes = number.to_le_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
-        i += 1;
-    }
-    hash
+const fn number(hash: u64, number: u64) -> u64 {
+    (hash.rotate_left(5) ^ number).wrapping_mul(FACTOR)
 }
 
 #[cfg(test)]
@@ -136,10 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_fnv_1a() {
-        let bytes = "foobar".bytes();
-        let hash = bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-        assert_eq!(hash, 0x8594_4171_f739_67e8, "the published value");
-        assert_eq!(text(BASIS, "foobar"), number(hash, 6));
+    fn texts_differ_by_each_byte_and_by_their_lengths() {
+        let letters = "abcdefghijklmnopqrst";
+        let all: Vec<_> = (0..20)
+            .map(|len| letters[..len].to_owned())
+            .chain((0..20).map(|at| format!("{}x{}", &letters[..at], &letters[at + 1..])))
+            .chain(["\0".to_owned(), "\0\0".to_owned(), "\0".repeat(8), "\0".repeat(16)])
+            .map(|of| text(7, &of))
+            .collect();
+        for (i, one) in all.iter().enumerate() {
+            assert!(!all[..i].contains(one), "{i}");
+        }
     }
 }
