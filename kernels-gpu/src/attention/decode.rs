@@ -527,7 +527,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         let inside = column < self.shape.dim;
         let [first, last] = self.place.keys;
         let (mut q, mut ends, mut end) = ([[0.0; ELEMENTS]; G], [0; G], first);
-        unroll!(G, g => {
+        unroll!(G; 4, g => {
             let (head, query) = self.query(g as u32);
             if inside {
                 // SAFETY: `fits` found the line in the array, and it lies well.
@@ -561,7 +561,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         let mut keys = [[T::ZERO; ELEMENTS]; MOST_LOADS];
         let mut values = keys;
         let slots = 32u32.checked_div(self.lanes).unwrap_or(1);
-        unroll!(MOST_LOADS, n => {
+        unroll!(MOST_LOADS; 4, n => {
             if n < loads(size_of::<T>()) {
             let key = key + n as u32 * slots;
             if inside && key < self.place.keys[1] {
@@ -572,9 +572,9 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             }
         });
         let mut scores = [[f32::NEG_INFINITY; MOST_LOADS]; G];
-        unroll!(MOST_LOADS, n => {
+        unroll!(MOST_LOADS; 4, n => {
             if n < loads(size_of::<T>()) {
-            unroll!(G, g => {
+            unroll!(G; 4, g => {
                 let mut score = 0.0;
                 unroll!(8, i => {
                     score = Float::mul_add(q[g][i], keys[n][i].widen(), score);
@@ -592,7 +592,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         if self.lanes > 16 {
             self.sum_over_lanes(&mut scores, 16);
         }
-        unroll!(G, g => {
+        unroll!(G; 4, g => {
             unroll!(4, n => {
                 let is_seen = n < loads(size_of::<T>()) && key + n as u32 * slots < ends[g];
                 scores[g][n] = if is_seen { scores[g][n] * self.factor } else { f32::NEG_INFINITY };
@@ -604,7 +604,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             rows[g].sum = Float::mul_add(rows[g].sum, old, (a + b) + (c + d));
             unroll!(8, i => {
                 let mut value = rows[g].values[i] * old;
-                unroll!(MOST_LOADS, n => {
+                unroll!(MOST_LOADS; 4, n => {
                     if n < loads(size_of::<T>()) {
                     value = Float::mul_add(weights[n], values[n][i].widen(), value);
                     }
@@ -617,8 +617,8 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     /// Adds the scores of the lanes that are so far away.
     #[inline(always)]
     fn sum_over_lanes(&self, scores: &mut [[f32; MOST_LOADS]; G], distance: u32) {
-        unroll!(G, g => {
-            unroll!(MOST_LOADS, n => {
+        unroll!(G; 4, g => {
+            unroll!(MOST_LOADS; 4, n => {
                 if n < loads(size_of::<T>()) {
                 scores[g][n] += warp::shuffle_xor(warp::FULL_MASK, scores[g][n], distance);
                 }
@@ -631,7 +631,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     fn share(&self, mut rows: [Sums; G]) {
         let mut distance = self.lanes;
         while distance < 32 {
-            unroll!(G, g => {
+            unroll!(G; 4, g => {
                 rows[g].add(rows[g].of_lane(distance));
             });
             distance *= 2;
@@ -640,7 +640,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         if slot > 0 || column >= self.shape.dim {
             return;
         }
-        unroll!(G, g => {
+        unroll!(G; 4, g => {
             let (of_values, at) = self.places(thread::thread_idx_x() as usize / 32, g);
             // SAFETY (of all): there is room for each row of each warp.
             unsafe {

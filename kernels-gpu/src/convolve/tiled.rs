@@ -314,7 +314,7 @@ impl<T: MulAdd> Arguments<'_, T> {
             if row + line < total {
                 // SAFETY: a line of the tile.
                 let place = unsafe { places.get_unchecked(line) } as usize;
-                unroll!(TN / F, chunk => {
+                unroll!(TN / F; 4, chunk => {
                     let first = chunk * F;
                     let column = column + position.line::<F, SIDE>(position.x, first);
                     let values: [T; F] = cuda_std::array::from_fn(|j| sums[i][first + j]);
@@ -323,7 +323,7 @@ impl<T: MulAdd> Arguments<'_, T> {
                         // is every offset.
                         unsafe { out.set_vec_unchecked(place + of_group + column, values) };
                     } else {
-                        unroll!(F, j => {
+                        unroll!(F; 4, j => {
                             if column + j < outputs {
                                 let at = (of_group + column + j).wrapping_mul(along);
                                 // SAFETY: as above, one output.

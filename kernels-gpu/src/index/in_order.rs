@@ -248,7 +248,7 @@ impl Columns {
             of_values: [0; COLUMNS],
             are: [false; COLUMNS],
         };
-        unroll!(COLUMNS, i => {
+        unroll!(COLUMNS; 4, i => {
             let column = span * SPAN + i * 32 + thread::thread_idx_x() as usize % 32;
             let (outer, within) = div_rem(column as u64, inner as u64);
             of.are[i] = column < columns;
@@ -314,7 +314,7 @@ impl Team {
                         self.store(line, &sums, out);
                         (line, sums) = (entries[k] >> 32, before[k]);
                     }
-                    unroll!(COLUMNS, i => { sums[i] = sums[i] + added[k][i]; });
+                    unroll!(COLUMNS; 4, i => { sums[i] = sums[i] + added[k][i]; });
                 }
             });
             at += BATCH as u32;
@@ -332,7 +332,7 @@ impl Team {
     /// Writes a line, unless there is none.
     #[inline(always)]
     fn store<T: Pod>(&self, line: u64, sums: &[T; COLUMNS], out: SliceMut<'_, T>) {
-        unroll!(COLUMNS, i => {
+        unroll!(COLUMNS; 4, i => {
             if line != NONE && self.columns.are[i] {
                 // SAFETY: as for what was read.
                 unsafe { out.set_vec_unchecked(self.place(i, line), [sums[i]]) };

@@ -31,7 +31,7 @@ use crate::num::Num;
 /// by it stays in registers, which a loop that the compiler may choose not to unroll does not promise.
 ///
 /// A number is best written as such: the compiler looks at all 8 copies of what another expression counts, and nested ones
-/// multiply.
+/// multiply. `unroll!(N; 4, …)` has 4, where there are never more.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! unroll {
     (2, $i:ident => $body:block) => {
@@ -43,11 +43,21 @@ macro_rules! unroll {
     (4, $i:ident => $body:block) => {
         unroll!(@ 4, $i, $body, 0 1 2 3)
     };
+    (5, $i:ident => $body:block) => {
+        unroll!(@ 5, $i, $body, 0 1 2 3 4)
+    };
+    (7, $i:ident => $body:block) => {
+        unroll!(@ 7, $i, $body, 0 1 2 3 4 5 6)
+    };
     (16, $i:ident => $body:block) => {
         unroll!(@ 16, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (22, $i:ident => $body:block) => {
         unroll!(@ 22, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21)
+    };
+    ($count:expr; 4, $i:ident => $body:block) => {
+        const { assert!($count <= 4, "a block is repeated 4 times at most, as is written behind the semicolon") };
+        unroll!(@ $count, $i, $body, 0 1 2 3)
     };
     ($count:expr, $i:ident => $body:block) => {
         const { assert!($count <= 8, "a block is repeated 22 or 16 times, or 8 at most") };
@@ -69,6 +79,10 @@ macro_rules! unroll {
     };
     (22, $i:ident => $body:block) => {
         unroll!(@ 22, $i, $body)
+    };
+    ($count:expr; 4, $i:ident => $body:block) => {
+        const { assert!($count <= 4, "on a GPU a block is repeated 4 times at most, as is written behind the semicolon") };
+        unroll!(@ $count, $i, $body)
     };
     ($count:expr, $i:ident => $body:block) => {
         const { assert!($count <= 8, "on a GPU a block is repeated 22 or 16 times, or 8 at most") };

@@ -445,7 +445,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
             let row = row + Self::row_of(i as u32);
             if i < rows(C) && row < m {
                 let line = (tile.product as usize * m as usize + row as usize) * n as usize;
-                unroll!(C / 4, chunk => {
+                unroll!(C / 4; 4, chunk => {
                     let column = column + 16 * chunk as u32;
                     let at = line + column as usize;
                     let four = |j: usize| sums[i][4 * chunk + j];
@@ -538,10 +538,7 @@ impl<A: Layout, const C: usize> Elements<A, C> {
                     next_rows = self.rows_along_k(four + 1);
                 }
                 unroll!(4, i => {
-                    let mut now = Fragments { a: [0.0; MOST_ROWS], b: next };
-                    unroll!(8, row => {
-                        now.a[row] = rows[row][i];
-                    });
+                    let now = Fragments { a: element_of(&rows, i), b: next };
                     if 4 * four + i + 1 < tile_k(C) {
                         next = self.columns(4 * four + i + 1);
                     }
@@ -634,6 +631,18 @@ impl<A: Layout, const C: usize> Elements<A, C> {
         });
         columns
     }
+}
+
+/// Element `i` of each row.
+///
+/// A function of its own since the compiler would look at 32 copies of it.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn element_of(rows: &[[f32; 4]; MOST_ROWS], i: usize) -> [f32; MOST_ROWS] {
+    let mut elements = [0.0; MOST_ROWS];
+    unroll!(8, row => {
+        elements[row] = rows[row][i];
+    });
+    elements
 }
 
 /// Adds the products for one element of k, there and back along columns or, where there are fewer than 16, along rows: of

@@ -316,12 +316,7 @@ impl Products {
                     let weight: [f32; LANE_ROWS] = unsafe { self.shared.get_vec_unchecked(of_weights) };
                     unroll!(C / 4, part => {
                         let value: [f32; 4] = unsafe { self.shared.get_vec_unchecked(line + part * 32) };
-                        unroll!(4, i => {
-                            unroll!(4, j => {
-                                let sum = &mut sums[i][part * 4 + j];
-                                *sum = Float::mul_add(weight[i], value[j], *sum);
-                            });
-                        });
+                        add_products(sums, part * 4, weight, value);
                     });
                     of_weights += WEIGHTS_PITCH;
                     line += max_dim(C);
@@ -385,6 +380,24 @@ fn load_chunk<T: Num<Wide = f32>>(lines: [(&KeptOperand<'_, T>, u32); 2], at: u3
 fn place_in_chunk(i: u32) -> [u32; 2] {
     let number = thread::thread_idx_x() + i * THREADS as u32;
     [number / (CHUNK as u32 / 4), number % (CHUNK as u32 / 4) * 4]
+}
+
+/// Adds the products of the lane's rows and of four columns, of which `first` is the first.
+///
+/// A function of its own since it has 16 lines, of which the compiler would look at 32 copies.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn add_products<const C: usize>(
+    sums: &mut [[f32; C]; LANE_ROWS],
+    first: usize,
+    rows: [f32; LANE_ROWS],
+    columns: [f32; 4],
+) {
+    unroll!(4, i => {
+        unroll!(4, j => {
+            let sum = &mut sums[i][first + j];
+            *sum = Float::mul_add(rows[i], columns[j], *sum);
+        });
+    });
 }
 
 /// This thread's part of the values from `key` on, as many as a stage has room for.

@@ -385,7 +385,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
             let row = row + position.line::<F, Y>(position.y, i);
             if row < m {
                 let line = (product * m + row) * pitch;
-                unroll!(TN / F, chunk => {
+                unroll!(TN / F; 4, chunk => {
                     let first = chunk * F;
                     let column = column + position.line::<F, X>(position.x, first);
                     let values: [T; F] = cuda_std::array::from_fn(|j| sums[i][first + j]);
@@ -394,7 +394,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
                         // no less than n, is a multiple of F, so are `line` and the column, and the whole vector is in the row.
                         unsafe { self.result.put(line + column, values) };
                     } else {
-                        unroll!(F, j => {
+                        unroll!(F; 4, j => {
                             if column + j < n {
                                 // SAFETY: the row and the column are in C; a vector of one is aligned like its element.
                                 unsafe { self.result.put(line + column + j, [values[j]]) };

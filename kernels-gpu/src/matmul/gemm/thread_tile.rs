@@ -73,11 +73,11 @@ pub fn step<
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn fragment<T: MulAdd, const N: usize, const F: usize, const SIDE: usize>(tiles: Shared<T>, at: usize) -> [T; N] {
     let mut values = [T::ZERO; N];
-    unroll!(N / F, chunk => {
+    unroll!(N / F; 4, chunk => {
         // SAFETY: within the line of a tile, whose width is a multiple of `SIDE * F`; `at` is a multiple of `F`, as all
         // lines and threads' places are, and vectors of `F` are at most 16 bytes, to which the storage is aligned.
         let vector: [T; F] = unsafe { tiles.get_vec_unchecked(at + chunk * SIDE * F) };
-        unroll!(F, i => {
+        unroll!(F; 4, i => {
             values[chunk * F + i] = vector[i];
         });
     });
