@@ -67,8 +67,8 @@ fn best(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
 }
 
 /// The tiles, and the binary logarithm of the blocks of a cluster, if a table names them, or if they are reckoned to be done before
-/// all others, also where there is something to add to each sum, and no table says otherwise.
-fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, adds: bool, stream: &Stream) -> Result<Option<(Tile, u32)>> {
+/// all others, and no table says otherwise.
+fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Result<Option<(Tile, u32)>> {
     let of = &product.shape;
     let chosen = choices::choice(Factors::Half, of, stream)?.and_then(|choice| choice.tile_of(Chosen::Across));
     if let Some(chosen) = chosen {
@@ -81,7 +81,7 @@ fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, adds: bool, stream: &Str
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let others = |shape: &GemmShape| split::least_cycles(shape, size_of::<T>(), multiprocessors);
     let has_clusters = takes_clusters(stream);
-    let may_be = |way: &Way| way.cluster == 0 || has_clusters && (way.is_across || !adds);
+    let may_be = |way: &Way| way.cluster == 0 || has_clusters;
     let found = match ways::best(of, multiprocessors, may_be) {
         Some(way) if way.is_across => (way.tile, way.cluster),
         Some(_) => return Ok(None),
@@ -107,7 +107,6 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     let of = &product.shape;
     let residual = finish.residual_of([of.batch, of.m, of.n]);
     let adds_one = finish.beta == 0.0 || residual.is_none();
-    let adds = finish.beta != 0.0 || residual.is_some();
     let can_finish = finish.alpha != 0.0 && finish.has_bias_of_row() && adds_one;
     let Some(shape) = (is_hopper(stream) && can_finish && residual.as_ref().is_none_or(can_be_mapped))
         .then(|| wgmma_shape(product))
@@ -115,7 +114,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     else {
         return Ok(false);
     };
-    let Some((tile, cluster)) = tile::<T, D>(product, adds, stream)? else {
+    let Some((tile, cluster)) = tile::<T, D>(product, stream)? else {
         return Ok(false);
     };
     let a = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;

@@ -376,9 +376,7 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     sides.describe(&mut shape);
     let (computed, element) = (sides.of(of), size_of::<T::Element>());
     let reads_old = finish.beta != 0.0;
-    // Stages of an addend are given back to one block.
-    let may_be_in_clusters = !reads_old && finish.residual_of([of.batch, of.m, of.n]).is_none();
-    let way = || way::<T>(&computed, may_be_in_clusters, stream);
+    let way = || way::<T>(&computed, stream);
     let registers = match columns.map(|columns| columns / tile_n(1)) {
         Some(registers) => registers,
         None => match way() {
@@ -412,9 +410,9 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
 }
 
 /// The way by which a product is done first that is not computed as its transpose, where lines of the operands are not those of the cache.
-fn way<T: Factor>(of: &GemmShape, may_be_in_clusters: bool, stream: &Stream) -> Option<Way> {
+fn way<T: Factor>(of: &GemmShape, stream: &Stream) -> Option<Way> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let has_clusters = may_be_in_clusters && takes_clusters(stream);
+    let has_clusters = takes_clusters(stream);
     let may_be = |way: &Way| !way.is_across && (way.cluster == 0 || has_clusters);
     (size_of::<T::Element>() == 2)
         .then(|| ways::best(of, multiprocessors, may_be))

@@ -315,8 +315,8 @@ impl WgmmaShape {
 /// `c`, or of the residual, as `ring` says. The other addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If
 /// the operands are of [`Tf32`], so are the types of their maps, and `b` lies along k; where `a` does not, sums are only scaled:
 /// `ring` and the plan have nothing. `C` is transposed in its map at most there. A launch in clusters is one of whole clusters of as
-/// many blocks as the shape says, has nothing in the ring, and a tile of the map of `b` is the half that one of them copies: of its lines, or,
-/// where these lie along themselves, of the elements along k.
+/// many blocks as the shape says, and a tile of the map of `b` is the half that one of them copies: of its lines, or, where these lie along
+/// themselves, of the elements along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];

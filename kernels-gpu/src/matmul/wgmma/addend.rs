@@ -67,7 +67,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     pub(super) fn produce_addend<const OF_B: bool>(&self, tile: Tile, place: &mut Place<R>, addend: Addend<'_, C>) {
         let mut number = 0;
         while number < 2 * Self::PAIRS {
-            self.free(place.stage).wait(place.round ^ 1);
+            self.await_free(*place);
             let (full, group) = (self.full(place.stage), place.stage % 2);
             // Consumers that have all lines of a tile store them by the first of them.
             let fills = OF_B && !(self.shares_k() && group == 1);
@@ -106,14 +106,13 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn free_addend(&self, group: u32, place: &mut Place<R>) {
         super::across::meet(group);
-        let leads = thread::thread_idx_x().is_multiple_of(128);
         let pair = [*place, place.next()];
         unroll!(2, i => {
             let Place { stage, round } = pair[i];
             if !self.shares_k() || stage % 2 == group {
                 // Who arrives ahead of a phase arrives in the one before.
                 self.full(stage).wait(round);
-                self.free(stage).arrive_if(leads);
+                self.release(stage);
             }
         });
         *place = place.after(2);

@@ -177,7 +177,8 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         }
     }
 
-    /// Gives a stage back, which this consumer's instructions have read: to all blocks that fill it.
+    /// Gives a stage back, which this consumer has read: to all blocks that fill it, also where what it read was this block's alone,
+    /// for they copy to it next.
     #[inline(always)]
     pub(super) fn release(&self, stage: u32) {
         let thread = thread::thread_idx_x() % 128;

@@ -101,6 +101,17 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         }
     }
 
+    /// Waits until a stage has been given back, by the consumers of all blocks that read what this one copies.
+    #[inline(always)]
+    pub(super) fn await_free(&self, place: Place<R>) {
+        let free = self.free(place.stage);
+        if self.cluster() == 0 {
+            free.wait(place.round ^ 1);
+        } else {
+            free.wait_cluster(place.round ^ 1);
+        }
+    }
+
     /// Has all stages of a tile filled.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn produce_tile<const OF_A: bool, const OF_B: bool>(
@@ -111,11 +122,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     ) {
         let mut k = 0;
         while k < self.shape.k {
-            if self.cluster() == 0 {
-                self.free(place.stage).wait(place.round ^ 1);
-            } else {
-                self.free(place.stage).wait_cluster(place.round ^ 1);
-            }
+            self.await_free(*place);
             self.fill::<OF_A, OF_B>(place.stage, tile, k);
             *place = place.next();
             k += Self::TILE_K;
