@@ -253,7 +253,7 @@ fn check_what_is_added(device: &Device, [m, n, k]: [usize; 3], seed: u64) {
     check(added.view(), a.view(), b.view(), (1.0, 0.5, 2.0), "old elements");
 }
 
-/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112 and of 192 × 96 by clusters of four and of two blocks, some of
+/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112, of 192 × 96 and of 192 × 176 by clusters of four and of two blocks, some of
 /// which have none, with more steps along k than stages and a tile for each block.
 #[test]
 fn clusters_of_blocks() {
@@ -277,6 +277,11 @@ fn clusters_of_blocks() {
         scales,
         "a residual",
     );
+    // Of 192 × 176, which are in pairs.
+    let device = hopper_of(2, Checks::ALL);
+    check_orders_on::<bf16>(vec![device.clone()], [1, 1], [344, 184, 72]);
+    check_what_is_added(&device, [344, 184, 72], 18);
+    check_orders_on::<f16>(vec![hopper_of(3, Checks::default())], [1, 1], [344, 376, 392]);
     // As many tiles as an H100 or H200 has room for in clusters.
     if crate::common::device().properties().tensor_cores == Some((9, 0)) {
         let gpu = crate::common::device();
@@ -284,6 +289,8 @@ fn clusters_of_blocks() {
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [1000, 1000, 456]);
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [1304, 1304, 72]);
         check_orders_on::<f16>(vec![gpu.clone()], [1, 1], [20, 1000, 1096]);
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [2056, 2104, 328]);
+        check_what_is_added(gpu, [2056, 2104, 328], 19);
     }
 }
 
@@ -301,6 +308,8 @@ fn pairs_of_blocks() {
         let gpu = crate::common::device();
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [3088, 3088, 72]);
         check_orders_on::<f16>(vec![gpu.clone()], [1, 1], [2008, 2008, 520]);
+        check_what_is_added(gpu, [2008, 2008, 520], 20);
+        check_what_is_added(gpu, [3088, 3088, 72], 21);
     }
 }
 

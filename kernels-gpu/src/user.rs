@@ -158,7 +158,7 @@ macro_rules! operator_kernels {
 ///
 /// # Cost
 ///
-/// Each of `f16` and `bf16` is ten kernels: six sizes of tiles for Hopper's tensor cores, three for those of Ampere and
+/// Each of `f16` and `bf16` is twelve kernels: eight sizes of tiles for Hopper's tensor cores, three for those of Ampere and
 /// later, and what finishes sums in memory, of products in parts and of GPUs without tensor cores. The others are that last
 /// kernel each, which then follows the library's product.
 ///
@@ -287,7 +287,7 @@ macro_rules! epilogue_kernels {
                 nested,
                 T = [$($type)+],
                 F = [$function],
-                R = [24, 48, 56],
+                R = [24, 48, 56, 88],
                 arch = "sm_90a",
                 max_threads = $crate::matmul::wgmma::threads(R),
                 min_blocks = 1,
@@ -323,6 +323,7 @@ macro_rules! epilogue_kernels {
                 type Tiles64By48 = gemm_wgmma_across<$($type)+, $function, 24>;
                 type Tiles192By96 = gemm_wgmma_across<$($type)+, $function, 48>;
                 type Tiles128By112 = gemm_wgmma_across<$($type)+, $function, 56>;
+                type Tiles192By176 = gemm_wgmma_across<$($type)+, $function, 88>;
             }
         };
     };

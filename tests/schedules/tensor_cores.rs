@@ -38,9 +38,16 @@ pub(super) fn halves(run: &mut Run) {
     }
 }
 
-/// Shapes that tiles of 64 × 48, of 192 × 96 and of 128 × 112 fill best, which are computed as transposes, and one of a pair of blocks.
+/// Shapes that tiles of 64 × 48, of 192 × 96 and of 128 × 112 fill best, which are computed as transposes, one of a pair of blocks, and one
+/// that a pair fills by those of 192 × 176.
 fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
-    for (m, n) in [(48, 56), (96, columns(192)), (112, columns(128)), (136, 248)] {
+    for (m, n) in [
+        (48, 56),
+        (96, columns(192)),
+        (112, columns(128)),
+        (136, 248),
+        (344, 184),
+    ] {
         let operands = Operands::<T>::new(run, [m, n, 72], layout);
         run.keep(operands.a().matmul(&operands.b()));
         let bias = run.array::<T, _>((1, n));

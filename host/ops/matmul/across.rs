@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 112, of 96 and of 48 rows of `C`: where these fill
+//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 112, of 96 and of 48 rows of `C`: where these fill
 //! the multiprocessors better than those of 64 and 128.
 
 use cuda_std::launch::Kernel;
@@ -24,7 +24,13 @@ use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-pub(super) const TILES: [(Tile, usize); 4] = [([96, 192], 820), ([112, 128], 660), ([96, 128], 600), ([48, 64], 380)];
+pub(super) const TILES: [(Tile, usize); 5] = [
+    ([96, 192], 820),
+    ([176, 192], 1420),
+    ([112, 128], 660),
+    ([96, 128], 600),
+    ([48, 64], 380),
+];
 
 /// The registers of a thread that the sums of a tile take.
 fn registers([rows, _]: Tile) -> usize {
@@ -33,7 +39,7 @@ fn registers([rows, _]: Tile) -> usize {
 
 /// By what a table tells the tiles apart: their columns, or, where others have as many, their rows.
 fn name([rows, columns]: Tile) -> usize {
-    if rows == 112 { rows } else { columns }
+    if matches!(rows, 112 | 176) { rows } else { columns }
 }
 
 /// Whether the product can be done by these tiles: there is a step along k for each consumer that has its own, and the left operand lies
@@ -152,6 +158,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
         |out| match registers(tile) {
             24 => launch.run::<<T as AcrossGemm<F>>::Tiles64By48, D, F>(24, out, finish),
             56 => launch.run::<<T as AcrossGemm<F>>::Tiles128By112, D, F>(56, out, finish),
+            88 => launch.run::<<T as AcrossGemm<F>>::Tiles192By176, D, F>(88, out, finish),
             _ => launch.run::<<T as AcrossGemm<F>>::Tiles192By96, D, F>(48, out, finish),
         },
     )?;

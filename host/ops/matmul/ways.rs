@@ -70,7 +70,7 @@ impl Way {
         let within_sectors = lines == Lines::WithinSectors;
         there_is
             && match (self.cluster, self.is_across) {
-                (0, true) => across::has_room(of, self.tile, multiprocessors),
+                (0, true) => !self.is_large() && across::has_room(of, self.tile, multiprocessors),
                 (0, false) => true,
                 (1, false) => may_be_in_pairs(self.registers()),
                 (_, false) => false,
@@ -125,13 +125,18 @@ impl Way {
         self.is_across && self.tile[1] == 128
     }
 
+    /// Whether it is one of the transpose's of 176 rows, which were measured in pairs.
+    fn is_large(&self) -> bool {
+        self.is_across && self.tile[0] == 176
+    }
+
     /// Cycles for a step along k whose lines the cache gives at once, where without clusters they are so many: the narrow tiles wait less for
     /// their copies in clusters, if lines begin within sectors.
     fn step(&self, alone: usize, lines: Lines) -> usize {
         match (lines, self.cluster) {
             (_, 0) => alone,
             (Lines::WithinSectors, _) if self.is_narrow() => alone * 4 / 5,
-            (_, 1) if self.is_across => alone * 8 / 7,
+            (_, 1) if self.is_across && !self.is_large() => alone * 8 / 7,
             _ => alone,
         }
     }
@@ -230,9 +235,9 @@ mod tests {
             Some(([96, 128], true, 2)),
             Some(([128, 192], false, 1)),
             Some(([128, 256], false, 1)),
-            Some(([96, 192], true, 1)),
+            Some(([176, 192], true, 1)),
             Some(([128, 256], false, 1)),
-            Some(([128, 192], false, 1)),
+            Some(([176, 192], true, 1)),
             Some(([112, 128], true, 0)),
         ];
         assert_eq!(found.map(|shape| way(shape, 132)), wanted);

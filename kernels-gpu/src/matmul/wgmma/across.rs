@@ -4,8 +4,8 @@
 //! What the tensor cores take for their right matrix has any number of lines that is a multiple of 8, if they lie along k; of those
 //! that lie along themselves there are 64 in a box, or 32, at half the speed of copies. In C order the lines of `A` lie along k. So
 //! they are the columns of a tile here, and those of `B`, which lie as they like, its rows, 64 for each consumer; and the result is
-//! transposed on its way to shared memory (`stmatrix`). There are tiles of 192 × 96, with three consumers, of 128 × 96, where one of
-//! these is left out, of 128 × 112, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores
+//! transposed on its way to shared memory (`stmatrix`). There are tiles of 192 × 96 and 192 × 176, with three consumers, of 128 × 96, where
+//! one of these is left out, of 128 × 112, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores
 //! half of them.
 //!
 //! What is added to each sum, a residual or the old element, the accelerator copies into the boxes of the result before the sums are
@@ -63,7 +63,7 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
 /// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has. A launch in clusters is one of whole
 /// clusters of as many blocks as the shape says, and a tile of the map of `a`, of four blocks also of that of `b`, is the half that one of
 /// them copies: of its lines, or, where these lie along themselves, of the elements along k.
-#[kernel(T = [bf16, f16], R = [24, 48, 56], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+#[kernel(T = [bf16, f16], R = [24, 48, 56, 88], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
@@ -342,7 +342,7 @@ where
     #[inline(always)]
     fn put_across(&self, sums: &Accumulator<R>, group: u32) {
         let [first, end] = self.boxes_of(group);
-        unroll!(7, number => {
+        unroll!(16, number => {
             if number < boxes(R) && (first..end).contains(&(number as u32)) {
                 self.put_box(group, number as u32, |i| sums.element(8 * number + i));
             }

@@ -328,6 +328,10 @@ where
             4 => of(4),
             5 => of(5),
             6 => of(6),
+            // Of tiles that have as many.
+            8 if R > 8 * OF_BOX => of(8),
+            9 if R > 9 * OF_BOX => of(9),
+            10 if R > 10 * OF_BOX => of(10),
             _ => of(7),
         }
     }
