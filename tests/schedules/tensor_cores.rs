@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices on tensor cores, and on Hopper's ordinary ones.
 
-use ndarray::{Array1, Ix2};
+use ndarray::{Array1, Ix2, s};
 use warpsmith::ops::{MatMul, Precision, ScaledMul};
 use warpsmith::{DeviceArray, DeviceArrayRef, F8E4M3, F8E5M2, Result, bf16, f16};
 
@@ -94,9 +94,24 @@ pub(super) fn wide(run: &mut Run) {
             &["simt 64 1", "simt 128 1", "simt 256 1"],
             matmul,
         );
+        by_choices::<f32>(
+            run,
+            "f32",
+            &["nn"],
+            &["simt 64 1", "simt 128 1", "simt 256 1"],
+            finished_where_rows_begin_anywhere,
+        );
         // More stages than there are.
         by_choices_along::<f32>(512, run, "f32", &["nn", "tn"], &["simt 64 1"], matmul);
     }
+}
+
+/// The sums go by way of shared memory, and lanes finish what others have stored.
+fn finished_where_rows_begin_anywhere(
+    a: &DeviceArrayRef<f32, Ix2>,
+    b: &DeviceArrayRef<f32, Ix2>,
+) -> Result<DeviceArray<f32, Ix2>> {
+    a.fused_matmul(&b.slice(s![.., 1..])?).relu().compute()
 }
 
 /// As many columns as the multiprocessors take at once in tiles of that width: it is the best one then.

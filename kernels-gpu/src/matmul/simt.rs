@@ -28,6 +28,7 @@
 //! [`gemm`](super::gemm) gives.
 
 mod handed;
+mod result;
 
 use core::marker::PhantomData;
 
@@ -120,9 +121,10 @@ pub const fn handed_len(columns: usize) -> usize {
     tile_m(columns) * tile_n(columns)
 }
 
-/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024. Behind them and the barriers are the rows that go
+/// to `C` by words.
 pub const fn shared_bytes(columns: usize) -> usize {
-    1024 + stages(columns) * (4 * (A_LEN + B_LEN) + 16)
+    1024 + stages(columns) * (4 * (A_LEN + B_LEN) + 16) + warps(columns) * 4 * result::rows_len(columns)
 }
 
 /// The shape of a batch of products.
@@ -353,9 +355,8 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self, warp: u32, result: &Stored<'_, f32>, handed: &Handed<'_, C>) {
         let lane = thread::thread_idx_x() % 32;
-        let rows_apart = if A::ALONG_K { 1 } else { 4 };
         let place = Place {
-            row: (warp / 4 * 64 + lane / 4 * rows_apart) as usize,
+            row: (warp / 4 * 64 + lane / 4 * Self::ROWS_APART) as usize,
             column: (warp % 4 * 4 * C as u32 + lane % 4 * 4) as usize,
         };
         let mut step = 0;
@@ -387,7 +388,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 handed.leave(warp, &sums);
                 continue;
             }
-            self.store(&sums, part.tile, place, result);
+            self.store(&sums, part.tile, place, warp, result);
             if !result.epilogue.is_identity() {
                 self.finish(part.tile, place, result);
             }
@@ -426,67 +427,6 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 row: place.row,
                 layout: PhantomData,
             }
-        }
-    }
-
-    /// How far the thread's row `i` is from its first.
-    #[inline(always)]
-    fn row_of(i: u32) -> u32 {
-        if A::ALONG_K { 8 * i } else { i / 4 * 32 + i % 4 }
-    }
-
-    /// Puts the thread's sums into `C`.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, sums: &[[f32; C]; MOST_ROWS], tile: Tile, place: Place, result: &Stored<'_, f32>) {
-        let SimtShape { m, n, .. } = self.shape;
-        let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
-        let (row, column) = (tile.row + place.row as u32, tile.column + place.column as u32);
-        unroll!(8, i => {
-            let row = row + Self::row_of(i as u32);
-            if i < rows(C) && row < m {
-                let line = (tile.product as usize * m as usize + row as usize) * n as usize;
-                unroll!(C / 4; 4, chunk => {
-                    let column = column + 16 * chunk as u32;
-                    let at = line + column as usize;
-                    let four = |j: usize| sums[i][4 * chunk + j];
-                    let four = [four(0), four(1), four(2), four(3)];
-                    // SAFETY (of both): the row and the column are in C, which `c` has all of; with lines of a multiple
-                    // of four, the whole vector is, and aligned.
-                    if wide && column < n {
-                        unsafe { result.put(at, four) };
-                    } else {
-                        unroll!(4, j => {
-                            if column + (j as u32) < n {
-                                unsafe { result.put(at + j, [four[j]]) };
-                            }
-                        });
-                    }
-                });
-            }
-        });
-    }
-
-    /// Finishes what [`store`](Self::store) stored.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, place: Place, result: &Stored<'_, f32>) {
-        let SimtShape { m, n, .. } = self.shape;
-        let chunks = C as u32 / 4;
-        // A number that the compiler does not know: it would unroll the loop.
-        let pieces = hint::opaque(rows(C) as u32 * chunks);
-        let mut piece = 0;
-        while piece < pieces {
-            let row = tile.row + place.row as u32 + Self::row_of(piece / chunks);
-            let column = tile.column + place.column as u32 + piece % chunks * 16;
-            if row < m && column < n {
-                let at = [tile.product as usize, row as usize, column as usize];
-                // SAFETY: the row and the column are in C, and this thread stored the elements; columns are multiples of 4.
-                unsafe {
-                    result
-                        .epilogue
-                        .finish_stored::<4>(result.c, at, [m as usize, n as usize])
-                };
-            }
-            piece += 1;
         }
     }
 }

@@ -33,4 +33,23 @@ impl<T: MulAdd + Activate> Stored<'_, T> {
         // SAFETY: the caller's promise.
         unsafe { c.set_vec_unchecked(at, values) };
     }
+
+    /// [`put`](Self::put) of sums that have been multiplied by alpha.
+    ///
+    /// # Safety
+    ///
+    /// As for `put`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn put_scaled<const N: usize>(&self, at: usize, scaled: [T; N]) {
+        let &Self { c, beta, .. } = self;
+        let values: [T; N] = if beta == T::ZERO {
+            scaled
+        } else {
+            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
+            let old: [T; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
+            cuda_std::array::from_fn(|i| beta.mul_add(old[i], scaled[i]))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { c.set_vec_unchecked(at, values) };
+    }
 }
