@@ -31,7 +31,9 @@ struct Size {
     columns: usize,
     /// An element of a block's tile, where multiprocessors have several blocks at a time, and where they have one.
     element: [usize; 2],
-    /// To hand over the sums of a tile for each block, in the same unit times k.
+    /// To begin and to end the tiles of whole products, beyond what the smallest take, in the same unit times k.
+    ends: usize,
+    /// To hand over the sums of a tile for each block, and to end one more, in the same unit times k.
     handing_over: usize,
 }
 
@@ -39,17 +41,20 @@ const SIZES: [Size; 3] = [
     Size {
         columns: 16,
         element: [29, 29],
-        handing_over: 24_000_000,
+        ends: 22_000_000,
+        handing_over: 60_000_000,
     },
     Size {
         columns: 8,
         element: [32, 36],
-        handing_over: 18_000_000,
+        ends: 13_000_000,
+        handing_over: 29_000_000,
     },
     Size {
         columns: 4,
         element: [42, 45],
-        handing_over: 12_000_000,
+        ends: 0,
+        handing_over: 14_000_000,
     },
 ];
 
@@ -71,6 +76,13 @@ const ALONG_K: usize = 14;
 /// What it costs to add up the sums of parts of k, in the same unit times k: a launch, some 3 µs, and, for each sum of a part, 8 bytes
 /// that are written and read.
 const ADDING: [usize; 2] = [18_000_000, 16];
+
+/// What the other kernel takes longer to begin and to end tiles of each size, from large to small, in the same unit times k.
+const ENDS_ELSEWHERE: [usize; 3] = [31_000_000, 16_000_000, 8_000_000];
+
+/// The part of its time by which it takes longer where lines of the operands or the result begin anywhere, and what it takes for each
+/// element of such a result, in the same unit times k.
+const UNALIGNED_ELSEWHERE: [usize; 2] = [10, 10];
 
 /// Into how many parts k is cut at most.
 const MOST_PARTS: usize = 64;
@@ -126,6 +138,28 @@ fn adding(shape: &GemmShape, parts: usize) -> usize {
     let [launch, sum] = ADDING;
     let sums = parts.saturating_mul(shape.m).saturating_mul(shape.n);
     sums.saturating_mul(sum).saturating_add(launch)
+}
+
+/// What the product costs by the other kernel, in the same unit times k.
+fn elsewhere(shape: &GemmShape, multiprocessors: usize) -> usize {
+    let (size, cost) = best_size::<f32>(shape, multiprocessors);
+    let cost = cost.saturating_mul(shape.k);
+    let begins_anywhere = |length: usize| !length.is_multiple_of(4);
+    let [part, element] = UNALIGNED_ELSEWHERE;
+    let loading = if begins_anywhere(shape.n) || begins_anywhere(shape.k) {
+        cost / part
+    } else {
+        0
+    };
+    let sums = shape.batch.saturating_mul(shape.m).saturating_mul(shape.n);
+    let storing = if begins_anywhere(shape.n) {
+        sums.saturating_mul(element)
+    } else {
+        0
+    };
+    [ENDS_ELSEWHERE[size], loading, storing]
+        .into_iter()
+        .fold(cost, usize::saturating_add)
 }
 
 /// What a product may cost with k cut, where it costs so much without: a sum is no longer one chain, which is to be worth it.
@@ -274,9 +308,9 @@ impl Plan {
     /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that saves a tenth at least,
     /// since a sum is no longer one chain then.
     fn best(shape: &GemmShape, multiprocessors: usize, copying: impl Fn(usize) -> usize) -> Option<Self> {
-        let (_, elsewhere) = best_size::<f32>(shape, multiprocessors);
+        let elsewhere = elsewhere(shape, multiprocessors);
         let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
-            .filter(|plan| plan.cost < elsewhere.saturating_mul(shape.k));
+            .filter(|plan| plan.blocks > 0 && plan.cost < elsewhere);
         let sizes = SIZES.into_iter().filter(|_| shape.batch == 1);
         let cut = sizes.flat_map(|size| {
             let copying = copying(size.columns);
@@ -285,7 +319,7 @@ impl Plan {
                 ..plan
             })
         });
-        let least = whole.map_or(elsewhere.saturating_mul(shape.k), |plan| plan.cost);
+        let least = whole.map_or(elsewhere, |plan| plan.cost);
         cut.min_by_key(|plan| plan.cost)
             .filter(|plan| plan.cost < worth_a_cut(least))
             .or(whole)
@@ -302,7 +336,7 @@ impl Plan {
         let plans = sizes.flat_map(|size| {
             let copying = copying(size.columns);
             Self::of_size(shape, size, multiprocessors).map(move |plan| Self {
-                cost: plan.cost.saturating_add(copying),
+                cost: plan.cost.saturating_add(copying).saturating_add(size.ends),
                 ..plan
             })
         });
@@ -317,6 +351,7 @@ impl Plan {
             columns,
             element,
             handing_over,
+            ..
         } = size;
         let (tiles, tile) = (tiles(shape, columns), [tile_m(columns), tile_n(columns)]);
         let steps = shape.k.div_ceil(tile_k(columns));
