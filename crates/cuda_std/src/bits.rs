@@ -42,6 +42,33 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     machine::dp2a_lo(a, b, c)
 }
 
+/// The bytes nearest to `values`, halves up, the first in the lowest byte; values beyond the least or the greatest become
+/// that, and NaN becomes 0. No conversion is among the instructions, of which the hardware has few a cycle.
+///
+/// ```
+/// use cuda_std::bits::round_to_bytes;
+///
+/// assert_eq!(round_to_bytes([0.499_999_97, 0.5, -0.6, 254.5]), 0xff_00_01_00);
+/// assert_eq!(round_to_bytes([f32::NAN, f32::INFINITY, 255.4, 300.0]), 0xff_ff_ff_00);
+/// ```
+#[inline(always)]
+pub fn round_to_bytes(values: [f32; 4]) -> u32 {
+    machine::round_to_bytes(values)
+}
+
+/// [`round_to_bytes`] for two numbers of 16 bits, the first in the lower half.
+///
+/// ```
+/// use cuda_std::bits::round_to_halves;
+///
+/// assert_eq!(round_to_halves([2.5, 65534.5]), 0xffff_0003);
+/// assert_eq!(round_to_halves([f32::NAN, 1e9]), 0xffff_0000);
+/// ```
+#[inline(always)]
+pub fn round_to_halves(values: [f32; 2]) -> u32 {
+    machine::round_to_halves(values)
+}
+
 /// The lower and the upper word of `a * b`, by one multiplication (`__umulhi` and the product).
 ///
 /// ```

@@ -56,6 +56,8 @@ unsafe extern "C" {
     fn prmt(low: u32, high: u32, selector: u32) -> u32;
     #[link_name = "llvm.nvvm.idp4a.u.u"]
     fn idp4a_u_u(a: u32, b: u32, c: u32) -> u32;
+    #[link_name = "llvm.nvvm.add.rm.f"]
+    fn add_rm(a: f32, b: f32) -> f32;
     #[link_name = "llvm.nvvm.membar.cta"]
     fn membar_cta();
     #[link_name = "llvm.nvvm.membar.gl"]
@@ -410,6 +412,55 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
         );
     }
     sum
+}
+
+/// [`round_to_bytes`](crate::bits::round_to_bytes)
+///
+/// `(x + 1/2) / 256` is rounded down and clamped to 0 ..= 1, where NaN becomes 0; with 2¹⁵ on top of it the last bit stands
+/// for 1 / 256, so that the lower bytes have the result, 256 for what was clamped to 1. Rounding down once or twice passes no
+/// multiple of 1 / 256, which are all floats. A multiplication of the second bytes by 255 makes 255 of each 256.
+#[inline(always)]
+pub fn round_to_bytes(values: [f32; 4]) -> u32 {
+    let [a, b, c, d] = values.map(|value| fixed_point::<8>(scale_saturated::<8>(value)));
+    let (low, high) = (byte_perm(a, b, 0x5140), byte_perm(c, d, 0x5140));
+    byte_perm(low, high, 0x7632)
+        .wrapping_mul(255)
+        .wrapping_add(byte_perm(low, high, 0x5410))
+}
+
+/// [`round_to_halves`](crate::bits::round_to_halves), as for bytes; what is clamped to 1 becomes the greatest by a minimum.
+#[inline(always)]
+pub fn round_to_halves(values: [f32; 2]) -> u32 {
+    let greatest = 1.0 - 1.0 / 65536.0;
+    let [a, b] = values.map(|value| fixed_point::<16>(scale_saturated::<16>(value).min(greatest)));
+    byte_perm(a, b, 0x5410)
+}
+
+/// `(value + 1/2) / 2^BITS`, rounded down and clamped to 0 ..= 1; 0 for NaN.
+#[inline(always)]
+fn scale_saturated<const BITS: u32>(value: f32) -> f32 {
+    let scaled;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "fma.rm.sat.f32 {0}, {1}, {2}, {3};",
+            out(reg32) scaled, in(reg32) value, in(reg32) power_of_two(-(BITS as i32)), in(reg32) power_of_two(-1 - BITS as i32),
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    scaled
+}
+
+/// The bits of 2^(23 − BITS) + x, of which the last stands for `2^−BITS`, for `x` from 0 to 1, which is rounded down.
+#[inline(always)]
+fn fixed_point<const BITS: u32>(x: f32) -> u32 {
+    // SAFETY: registers only.
+    unsafe { add_rm(x, power_of_two(23 - BITS as i32)) }.to_bits()
+}
+
+#[inline(always)]
+const fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((127 + exponent) as u32) << 23)
 }
 
 /// The two words of the product. LLVM computes in 64 bits what is done to them, and then multiplies 64 bits with 64.

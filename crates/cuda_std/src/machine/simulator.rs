@@ -557,6 +557,26 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     products.fold(c, |sum, (a, b)| sum.wrapping_add(a * u32::from(b)))
 }
 
+/// [`round_to_bytes`](crate::bits::round_to_bytes)
+#[cfg_attr(not(debug_assertions), inline)]
+pub fn round_to_bytes(values: [f32; 4]) -> u32 {
+    u32::from_le_bytes(values.map(|value| half_up(value) as u8))
+}
+
+/// [`round_to_halves`](crate::bits::round_to_halves)
+#[cfg_attr(not(debug_assertions), inline)]
+pub fn round_to_halves(values: [f32; 2]) -> u32 {
+    let [low, high] = values.map(|value| u32::from(half_up(value) as u16));
+    low | high << 16
+}
+
+/// The integer nearest to `value`, of halves the greater; the difference is exact.
+#[inline]
+fn half_up(value: f32) -> f32 {
+    let below = value.floor();
+    if value - below >= 0.5 { below + 1.0 } else { below }
+}
+
 /// [`mul_wide`](crate::bits::mul_wide)
 #[cfg_attr(not(debug_assertions), inline)]
 pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
