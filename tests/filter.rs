@@ -120,7 +120,7 @@ fn check<T: Channel>(shape: [usize; 3], weights: &Array2<f32>) {
 /// Widths around a thread's pixels and a block's, heights around a strip's.
 fn three_by_three<T: Channel>() {
     let weights = weights(3, 3);
-    for width in [1, 2, 3, 7, 8, 9, 16, 33] {
+    for width in [1, 2, 3, 7, 8, 9, 12, 16, 20, 33] {
         check::<T>([3, width, 1], &weights);
     }
     for height in [1, 2, 5, 67] {
@@ -137,8 +137,12 @@ fn any_weights<T: Channel>() {
     for (rows, columns) in [(1, 1), (1, 5), (4, 1), (2, 2), (5, 7), (9, 3)] {
         for channels in [1, 3, 4] {
             check::<T>([6, 5, channels], &weights(rows, columns));
+            // A window that crosses no edge, one that crosses each, and rows whose numbers are stored together.
+            check::<T>([9, 32, channels], &weights(rows, columns));
         }
     }
+    check::<T>([6, 1100, 1], &weights(3, 12));
+    check::<T>([530, 9, 3], &weights(5, 5));
 }
 
 for_types!(any_weights: u8 u16 f32);

@@ -2,14 +2,16 @@
 //! Weighted sums of the pixels around each.
 
 use cuda_std::SliceMut;
-use kernels_gpu::blur::filter::{THREADS, Weights3x3};
+use kernels_gpu::blur::filter::{ROWS, THREADS};
+use kernels_gpu::blur::filter_3x3::Weights3x3;
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, stepping};
+use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
+use crate::stream::Stream;
 
 /// What errors call it.
 const OPERATION: &str = "filter";
@@ -35,12 +37,16 @@ pub type FilterParams<T> = (
     &'static [f32],
     usize,
     u32,
+    u32,
     T,
     SliceMut<'static, T>,
 );
 
-/// The most rows of a strip: beyond, it makes no difference that the rows at its edges are read by two threads.
-const MAX_ROWS: usize = 32;
+/// The most rows of a strip. Of `f32` memory is the limit: strips are so short that those one above the other run at a time, and the rows
+/// at their edges, which two threads read, are in the cache. Of integers instructions are, of which each strip's first rows want some.
+const fn max_rows<T>() -> usize {
+    if size_of::<T>() == 4 { 8 } else { 32 }
+}
 
 /// The border as kernels take it, if weights and border are possible.
 fn check<T: Pixel, S: Data<Elem = f32>>(
@@ -83,8 +89,8 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// gives the same bits; for `n` weights it is off by at most `n 2⁻²⁴ Σ|w||x|` to first order. Integers are rounded to nearest, halves
     /// up, and clamped; NaN, which takes weights that are not finite, becomes 0.
     ///
-    /// With 3 × 3 weights and one channel each number is read once and written once. Otherwise a number is read from the
-    /// cache once for each weight; weights that are a product of a row and a column are not taken apart.
+    /// With 3 × 3 weights and one channel each number is read once and written once. Otherwise a thread has several results of up to four
+    /// rows, and reads a number from the cache once for all of them; weights that are a product of a row and a column are not taken apart.
     ///
     /// # Errors
     ///
@@ -157,10 +163,8 @@ fn filter_3x3<T: Pixel>(
     let stream = picture.stream();
     let (height, width, _) = picture.raw_dim().into_pattern();
     let across = width.div_ceil(T::FILTERED * THREADS);
-    let properties = stream.backend().properties();
-    let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
     // Short strips where the picture is too small to give threads enough to do.
-    let rows = (across * THREADS * height / threads).clamp(2, MAX_ROWS);
+    let rows = (across * THREADS * height / resident_threads(stream)).clamp(2, max_rows::<T>());
     let rows = rows.max(height.div_ceil(MAX_GRID_Y));
     let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
     let config = LaunchConfig::new(blocks, THREADS as u32);
@@ -179,7 +183,28 @@ fn filter_any<T: Pixel>(
     let stream = picture.stream();
     let (height, width, channels) = picture.raw_dim().into_pattern();
     let weights = stream.constant(weights)?;
-    let config = stepping(picture.len(), THREADS, THREADS);
-    let args = (picture, width, height, channels, &weights, taps, border, constant, out);
+    let across = width.div_ceil(T::FILTERED) * channels;
+    // A thread takes hardly longer for two rows than for one: one row is for pictures of so few threads that each runs by itself.
+    let rows = (1 + across * height * 16 / resident_threads(stream)).min(ROWS);
+    let blocks = across.div_ceil(THREADS) * height.div_ceil(rows);
+    let config = LaunchConfig::new(u32::try_from(blocks).unwrap_or(u32::MAX), THREADS as u32);
+    let args = (
+        picture,
+        width,
+        height,
+        channels,
+        &weights,
+        taps,
+        rows as u32,
+        border,
+        constant,
+        out,
+    );
     stream.launch::<T::Filter>(&config, args)
+}
+
+/// The threads that the device has room for at a time.
+fn resident_threads(stream: &Stream) -> usize {
+    let properties = stream.backend().properties();
+    properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize
 }

@@ -3,7 +3,8 @@
 
 use cuda_std::launch::SafeKernel;
 use cuda_std::param::ByValue;
-use kernels_gpu::blur::filter::{filter, filter_3x3};
+use kernels_gpu::blur::filter::filter;
+use kernels_gpu::blur::filter_3x3::filter_3x3;
 use kernels_gpu::blur::gaussian::{gaussian_columns, gaussian_rows};
 use kernels_gpu::grayscale::{grayscale as Exact, grayscale_fused as Fused};
 
@@ -35,7 +36,7 @@ pub trait Pixel: Element + ByValue + kernels_gpu::pixel::Pixel {
     /// The filter with 3 × 3 weights, of one channel.
     #[doc(hidden)]
     type Filter3x3: SafeKernel<Params = Filter3x3Params<Self>>;
-    /// The columns of a thread of that.
+    /// The columns of a thread of that, and of the one with any weights.
     #[doc(hidden)]
     const FILTERED: usize;
     /// The filter with any weights.
@@ -64,7 +65,7 @@ impl Pixel for u8 {
     type GaussianColumns = gaussian_columns<u8>;
     type Filter3x3 = filter_3x3<u8, 8>;
     const FILTERED: usize = 8;
-    type Filter = filter<u8>;
+    type Filter = filter<u8, 8>;
 
     fn is_finite(self) -> bool {
         true
@@ -88,7 +89,7 @@ impl Pixel for u16 {
     type GaussianColumns = gaussian_columns<u16>;
     type Filter3x3 = filter_3x3<u16, 8>;
     const FILTERED: usize = 8;
-    type Filter = filter<u16>;
+    type Filter = filter<u16, 8>;
 
     fn is_finite(self) -> bool {
         true
@@ -112,7 +113,7 @@ impl Pixel for f32 {
     type GaussianColumns = gaussian_columns<f32>;
     type Filter3x3 = filter_3x3<f32, 4>;
     const FILTERED: usize = 4;
-    type Filter = filter<f32>;
+    type Filter = filter<f32, 4>;
 
     fn is_finite(self) -> bool {
         f32::is_finite(self)

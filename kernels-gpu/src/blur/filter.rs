@@ -1,257 +1,257 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Weighted sums of the pixels around each, with any weights.
+//! Weighted sums of the pixels around each, with any weights, of any number of channels.
 //!
-//! `filter_3x3` takes 3 × 3 weights of pictures of one channel: a thread has several neighbours in a row, 16 bytes or 8 of them, and
-//! goes down a strip of the picture. Each row that it reads counts for three rows of results, of which it keeps the sums in
-//! registers; so each pixel is loaded once, but for those at a thread's and a strip's edges. `filter` takes any weights and channels, a
-//! thread for each result.
+//! A thread has several neighbours of a channel in a few rows. It goes through the rows of the picture that these need, and in each
+//! through the weights of a row: a pixel that it loads counts for all its results whose window it is in, of which it keeps the sums in
+//! registers. The pixels of a weight are those of the weight before it and one more, which takes the place of the first.
 //!
-//! Both compute `fma(w[n−1], x[n−1], … fma(w[1], x[1], fma(w[0], x[0], +0)) …)` in `f32`, with the weights row by row: the same
-//! bits on every device.
+//! `fma(w[n−1], x[n−1], … fma(w[1], x[1], fma(w[0], x[0], +0)) …)` in `f32`, with the weights row by row: the same bits on every device.
 
-use cuda_std::bits::byte_perm;
 use cuda_std::prelude::*;
 
-use super::border::{Row, source, split};
-use crate::pixel::Pixel;
+use super::border::{source, split};
+use super::sample::Sample;
+use crate::matmul::unroll;
 
 /// Threads of a block.
 pub const THREADS: usize = 128;
 
-/// Pixels of a picture that a thread of `filter_3x3` has side by side.
-pub trait Sample: Pixel {
-    /// As `f32`.
-    fn widen<const V: usize>(pixels: [Self; V]) -> [f32; V] {
-        cuda_std::array::map(pixels, Self::to_f32)
-    }
-}
+/// The most rows of results that a thread has.
+pub const ROWS: usize = 4;
 
-impl Sample for f32 {}
-
-impl Sample for u16 {}
-
-impl Sample for u8 {
-    /// By the bits of 2²³ + x, which take no conversion: there are few units for that.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn widen<const V: usize>(pixels: [u8; V]) -> [f32; V] {
-        const MAGIC: f32 = 8_388_608.0;
-        cuda_std::array::from_fn(|i| {
-            let first = i / 4 * 4;
-            let byte = |at: usize| {
-                if first + at < V {
-                    u32::from(pixels[first + at])
-                } else {
-                    0
-                }
-            };
-            let word = byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
-            f32::from_bits(byte_perm(word, MAGIC.to_bits(), 0x7440 | (i % 4) as u32)) - MAGIC
-        })
-    }
-}
-
-/// 3 × 3 weights, row by row.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, KernelParam)]
-pub struct Weights3x3 {
-    /// The weights.
-    pub weights: [f32; 9],
-}
-
-/// Neighbours in a row, and those beside them.
-#[derive(Clone, Copy)]
-struct Pixels<T, const V: usize> {
-    left: T,
-    middle: [T; V],
-    right: T,
-}
-
-/// Where a thread's pixels are.
-struct Strip<'a, T> {
+/// One channel of a picture, and what lies beyond its edges.
+struct Channel<'a, T> {
     pixels: &'a [T],
-    /// Rows and columns.
     shape: [usize; 2],
-    column: usize,
+    /// How many there are, and which this is.
+    channels: usize,
+    channel: usize,
     border: u32,
     constant: T,
-    /// Whether the pixels are loaded together: then their row has all of them.
-    wide: bool,
 }
 
-impl<T: Sample> Strip<'_, T> {
-    /// The pixels of row `y`; a row above the first has wrapped around.
+impl<T: bytemuck::Pod> Channel<'_, T> {
+    /// Where row `y` begins, or that of the border, if it has any; a row above the first has wrapped around.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn load<const V: usize>(&self, y: usize) -> Pixels<T, V> {
+    fn row(&self, y: usize) -> Option<usize> {
         let [height, width] = self.shape;
-        let existing = if y < height {
+        let row = if y < height {
             Some(y)
         } else {
             source(self.border, y, height)
         };
-        let Some(y) = existing else {
-            return Pixels {
-                left: self.constant,
-                middle: [self.constant; V],
-                right: self.constant,
-            };
-        };
-        // SAFETY: a row of the picture.
-        let row = unsafe { Row::<T, 1>::new(self.pixels, y, width, self.border, self.constant) };
-        let middle = if self.wide {
-            // SAFETY: the row has all of them, and a whole number of vectors, as the picture's start is aligned.
-            unsafe { self.pixels.load_vec_unchecked::<V>(y * width + self.column) }
+        row.map(|y| y * width * self.channels + self.channel)
+    }
+
+    /// The number in column `x` of the row that begins at `start`; one before the first has wrapped around.
+    ///
+    /// # Safety
+    ///
+    /// The picture has that row.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn get(&self, start: Option<usize>, x: usize) -> T {
+        let [_, width] = self.shape;
+        let column = if x < width {
+            Some(x)
         } else {
-            cuda_std::array::from_fn(|i| row.get(self.column + i))
+            source(self.border, x, width)
         };
-        Pixels {
-            left: row.get(self.column.wrapping_sub(1)),
-            middle,
-            right: row.get(self.column + V),
+        match (start, column) {
+            // SAFETY: a column of that row.
+            (Some(start), Some(column)) => unsafe { self.at(start + column * self.channels) },
+            _ => self.constant,
         }
+    }
+
+    /// Number `at` of the picture.
+    ///
+    /// # Safety
+    ///
+    /// There is one.
+    #[inline(always)]
+    unsafe fn at(&self, at: usize) -> T {
+        // SAFETY: as promised.
+        let [value] = unsafe { self.pixels.load_vec_unchecked(at) };
+        value
     }
 }
 
-/// `out` is, for each pixel, the sum of the 3 × 3 around it times the weights, rounded as [`Pixel::from_f32`]. Beyond the edges lies
-/// `border` (a number of [`super::border`]), or `constant` if that has no pixel. `pixels` and `out` hold `height` rows of `width` pixels,
-/// or nothing is done. Block `(i, j)`, of [`THREADS`] threads, treats `V` columns for each thread of the `rows` rows from row `rows j` on.
-#[kernel(T = [u8, u16], V = [8]; T = [f32], V = [4], max_threads = THREADS)]
-pub fn filter_3x3<T: Sample, const V: usize>(
-    pixels: &[T],
-    width: usize,
-    height: usize,
-    rows: u32,
-    border: u32,
-    weights: Weights3x3,
-    constant: T,
-    out: SliceMut<'_, T>,
-) {
-    let elements = width.checked_mul(height);
-    let column = thread::index_1d().saturating_mul(V);
-    if column >= width || elements.is_none_or(|elements| elements > Ord::min(pixels.len(), out.len())) {
-        return;
-    }
-    let first = (thread::block_idx_y() as usize).saturating_mul(rows as usize);
-    let end = Ord::min(first.saturating_add(rows as usize), height);
-    if first >= end {
-        return;
-    }
-    let strip = Strip {
-        pixels,
-        shape: [height, width],
-        column,
-        border,
-        constant,
-        wide: width.is_multiple_of(V) && pixels.is_vec_aligned::<V>() && out.is_vec_aligned::<V>(),
-    };
-    let [w0, w1, w2, w3, w4, w5, w6, w7, w8] = weights.weights;
-    // The sums of the row before the one that is read, and of that one.
-    let (mut above, mut here) = ([0.0; V], [0.0; V]);
-    let mut next = strip.load::<V>(first.wrapping_sub(1));
-    let mut i = 0;
-    while i < end - first + 2 {
-        let current = next;
-        if i < end - first + 1 {
-            // On its way while this one is added.
-            next = strip.load::<V>(first + i);
-        }
-        let middle = T::widen(current.middle);
-        let [left, right] = T::widen([current.left, current.right]);
-        let add = |sums: [f32; V], [a, b, c]: [f32; 3]| -> [f32; V] {
-            cuda_std::array::from_fn(|j| {
-                let before = if j == 0 { left } else { middle[j - 1] };
-                let behind = if j + 1 == V { right } else { middle[j + 1] };
-                Float::mul_add(
-                    c,
-                    behind,
-                    Float::mul_add(b, middle[j], Float::mul_add(a, before, sums[j])),
-                )
-            })
-        };
-        let done = add(above, [w6, w7, w8]);
-        above = add(here, [w3, w4, w5]);
-        here = add([0.0; V], [w0, w1, w2]);
-        if i >= 2 {
-            let at = (first + i - 2) * width + column;
-            let values = cuda_std::array::map(done, T::from_f32);
-            if strip.wide {
-                // SAFETY: a row of the picture, which has all of them, aligned as where they are loaded from.
-                unsafe { out.set_vec_unchecked(at, values) };
-            } else {
-                for j in 0..V {
-                    if column + j < width {
-                        // SAFETY: a pixel of that row.
-                        unsafe { out.set_vec_unchecked(at + j, [values[j]]) };
-                    }
+/// The weights of a row of the picture, for each row of a thread's results.
+struct Taps<'a> {
+    weights: &'a [f32],
+    /// How many a row has.
+    len: usize,
+    /// Where they begin for the first row of results; for each further one, a row before.
+    start: usize,
+    /// The rows of results that have such.
+    counts: [bool; ROWS],
+}
+
+impl Taps<'_> {
+    /// Adds the products with weight `j` to the sums; pixel `v` is number `(first + v) % V` of the window.
+    ///
+    /// # Safety
+    ///
+    /// The rows that count have weights, more than `j`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn add<const V: usize>(&self, j: usize, window: &[f32; V], first: usize, sums: &mut [[f32; V]; ROWS]) {
+        unroll!(4, r => {
+            if self.counts[r] {
+                // SAFETY: as promised.
+                let [weight] = unsafe { self.weights.load_vec_unchecked(self.start + j - r * self.len) };
+                for v in 0..V {
+                    sums[r][v] = Float::mul_add(weight, window[(first + v) % V], sums[r][v]);
                 }
             }
+        });
+    }
+
+    /// Adds the products with `V` numbers of a channel and those behind them, the first of which is number `at` of the picture.
+    ///
+    /// # Safety
+    ///
+    /// As of [`add`](Self::add) for all weights, of which there is one; and the picture has the numbers, all in one row.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn inside<T: Sample<V>, const V: usize>(
+        &self,
+        picture: &Channel<'_, T>,
+        mut at: usize,
+        sums: &mut [[f32; V]; ROWS],
+    ) {
+        let mut next = || {
+            // SAFETY: one of those.
+            let value = unsafe { picture.at(at) };
+            at += picture.channels;
+            value.widen_one()
+        };
+        // Number `k` is in place `k % V`.
+        let mut window: [f32; V] = cuda_std::array::from_fn(|_| next());
+        let mut j = 0;
+        loop {
+            unroll!(8, t => {
+                if t < V {
+                    // SAFETY: as promised.
+                    unsafe { self.add(j, &window, t, sums) };
+                    j += 1;
+                    if j == self.len {
+                        return;
+                    }
+                    window[t] = next();
+                }
+            });
         }
-        i += 1;
+    }
+
+    /// The same where numbers may lie beyond the picture's edges: from column `x` on of the row that begins at `start`.
+    ///
+    /// # Safety
+    ///
+    /// As of [`add`](Self::add) for all weights, and of [`Channel::get`].
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn crossing<T: Sample<V>, const V: usize>(
+        &self,
+        picture: &Channel<'_, T>,
+        start: Option<usize>,
+        x: usize,
+        sums: &mut [[f32; V]; ROWS],
+    ) {
+        let mut window = [0.0; V];
+        let mut k = 0;
+        while k < self.len + V - 1 {
+            // SAFETY: as promised.
+            let next = unsafe { picture.get(start, x.wrapping_add(k)) }.widen_one();
+            window = cuda_std::array::from_fn(|v| if v + 1 < V { window[v + 1] } else { next });
+            k += 1;
+            if k >= V {
+                // SAFETY: as promised.
+                unsafe { self.add(k - V, &window, 0, sums) };
+            }
+        }
     }
 }
 
 /// `out` is, for each channel of each pixel, the sum of those around it times the `weights`, of which there are rows of `taps`, rounded
-/// as [`Pixel::from_f32`]; the weight of the pixel itself is in the middle, of an even number behind it. A fourth channel is kept. Border
-/// and constant are as for `filter_3x3`. `pixels` and `out` hold `height` rows of `width` pixels of `channels` channels, or nothing is
-/// done.
-#[kernel(T = [u8, u16, f32], max_threads = THREADS)]
-pub fn filter<T: Pixel>(
+/// as [`Pixel::from_f32`](crate::pixel::Pixel::from_f32); the weight of the pixel itself is in the middle, of an even number behind it. A
+/// fourth channel is kept. Beyond the edges lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. `pixels` and
+/// `out` hold `height` rows of `width` pixels of `channels` channels, and there is a row of weights, or nothing is done. Each thread has `V` pixels of a channel in
+/// `rows` rows, at most [`ROWS`]; blocks are numbered along the rows.
+#[kernel(T = [u8, u16], V = [8]; T = [f32], V = [4], max_threads = THREADS)]
+pub fn filter<T: Sample<V>, const V: usize>(
     pixels: &[T],
     width: usize,
     height: usize,
     channels: usize,
     weights: &[f32],
     taps: usize,
+    rows: u32,
     border: u32,
     constant: T,
     out: SliceMut<'_, T>,
 ) {
-    let Some(row_len) = width.checked_mul(channels) else {
-        return;
-    };
-    let elements = row_len.checked_mul(height);
-    if elements.is_none_or(|elements| elements > Ord::min(pixels.len(), out.len())) {
+    let elements = width.checked_mul(channels).and_then(|row| row.checked_mul(height));
+    let (weight_rows, _) = split(weights.len(), taps);
+    if elements.is_none_or(|elements| elements > Ord::min(pixels.len(), out.len())) || channels == 0 || weight_rows == 0
+    {
         return;
     }
-    let (rows, _) = split(weights.len(), taps);
-    let (above, before) = (rows / 2, taps / 2);
-    let mut number = thread::index_1d();
-    while number < row_len * height {
-        let (y, element) = split(number, row_len);
-        let (x, channel) = split(element, channels);
-        // SAFETY (of all): pixels and channels of the picture, and weights, as counted.
-        let at = |y: usize, x: usize| unsafe {
-            let [value] = pixels.load_vec_unchecked::<1>(y * row_len + x * channels + channel);
-            value
-        };
-        let value = if channels == 4 && channel == 3 {
-            at(y, x)
-        } else {
-            let mut sum = 0.0;
-            for i in 0..rows {
-                let row = y.wrapping_add(i).wrapping_sub(above);
-                let row = if row < height {
-                    Some(row)
-                } else {
-                    source(border, row, height)
-                };
-                for j in 0..taps {
-                    let column = x.wrapping_add(j).wrapping_sub(before);
-                    let column = if column < width {
-                        Some(column)
-                    } else {
-                        source(border, column, width)
-                    };
-                    let pixel = match (row, column) {
-                        (Some(row), Some(column)) => at(row, column),
-                        _ => constant,
-                    };
-                    let [weight] = unsafe { weights.load_vec_unchecked::<1>(i * taps + j) };
-                    sum = Float::mul_add(weight, pixel.to_f32(), sum);
+    let threads_across = width.div_ceil(V) * channels;
+    let (strip, block) = split(thread::block_idx_x() as usize, threads_across.div_ceil(THREADS));
+    let (group, channel) = split(block * THREADS + thread::thread_idx_x() as usize, channels);
+    let (x, y) = (group * V, strip.saturating_mul(rows as usize));
+    if x >= width || y >= height || rows == 0 {
+        return;
+    }
+    let picture = Channel {
+        pixels,
+        shape: [height, width],
+        channels,
+        channel,
+        border,
+        constant,
+    };
+    let kept = channels == 4 && channel == 3;
+    let together = channels == 1 && width.is_multiple_of(V) && out.is_vec_aligned::<V>();
+    let rows = Ord::min(rows as usize, ROWS);
+    let mut sums = [[0.0; V]; ROWS];
+    if !kept {
+        let first = x.wrapping_sub(taps / 2);
+        let is_inside = first < width && width - first >= V + taps - 1;
+        let mut i = 0;
+        while i < weight_rows + rows - 1 {
+            let taps = Taps {
+                weights,
+                len: taps,
+                start: i * taps,
+                counts: cuda_std::array::from_fn(|r| r < rows && i.wrapping_sub(r) < weight_rows),
+            };
+            // SAFETY (of both): result `r` has row `i − r` of the weights, if there is one; rows of the picture, and columns of it.
+            match picture.row(y.wrapping_add(i).wrapping_sub(weight_rows / 2)) {
+                Some(start) if is_inside => unsafe {
+                    taps.inside(&picture, start + first * channels, &mut sums);
+                },
+                start => unsafe { taps.crossing(&picture, start, first, &mut sums) },
+            }
+            i += 1;
+        }
+    }
+    unroll!(4, r => {
+        if r < rows && y + r < height {
+            let start = (y + r) * width * channels + channel;
+            let values: [T; V] = bytemuck::cast(T::round(sums[r]));
+            if together {
+                // SAFETY: the thread's own pixels of a row of `out`, whose rows begin at vectors, as the pixels do.
+                unsafe { out.set_vec_unchecked(start + x, values) };
+            } else {
+                let mut at = start + x * channels;
+                for v in 0..V {
+                    if x + v < width {
+                        // SAFETY (of both): the thread's own channel of a pixel of the picture.
+                        let value = if kept { unsafe { picture.at(at) } } else { values[v] };
+                        unsafe { out.set_vec_unchecked(at, [value]) };
+                    }
+                    at += channels;
                 }
             }
-            T::from_f32(sum)
-        };
-        unsafe { out.set_vec_unchecked(number, [value]) };
-        number += thread::stride_1d();
-    }
+        }
+    });
 }

@@ -9,5 +9,7 @@ pub mod border;
 pub mod box_3x3;
 pub mod box_blur;
 pub mod filter;
+pub mod filter_3x3;
 pub mod gaussian;
+mod sample;
 pub mod sums;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Neighbours of a picture that a thread of a filter has, as floats and back.
+
+use cuda_std::bits::{byte_perm, round_to_bytes, round_to_halves};
+
+use crate::pixel::Pixel;
+
+/// Numbers of a picture of which a thread of a filter has `V` side by side.
+pub trait Sample<const V: usize>: Pixel {
+    /// The words that so many have: what is packed stays so until it is needed.
+    type Words: bytemuck::Pod;
+
+    /// Each as `f32`.
+    fn widen(words: Self::Words) -> [f32; V];
+
+    /// One as `f32`.
+    fn widen_one(self) -> f32;
+
+    /// Each as [`Pixel::from_f32`].
+    fn round(sums: [f32; V]) -> Self::Words;
+}
+
+impl Sample<4> for f32 {
+    type Words = [f32; 4];
+
+    #[inline(always)]
+    fn widen(words: [f32; 4]) -> [f32; 4] {
+        words
+    }
+
+    #[inline(always)]
+    fn widen_one(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn round(sums: [f32; 4]) -> [f32; 4] {
+        sums
+    }
+}
+
+impl Sample<8> for u16 {
+    type Words = [u32; 4];
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn widen(words: [u32; 4]) -> [f32; 8] {
+        cuda_std::array::from_fn(|i| from_bytes(words[i / 2], if i % 2 == 0 { 0x7410 } else { 0x7432 }))
+    }
+
+    #[inline(always)]
+    fn widen_one(self) -> f32 {
+        from_bytes(self.into(), 0x7410)
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn round(sums: [f32; 8]) -> [u32; 4] {
+        cuda_std::array::from_fn(|i| round_to_halves([sums[2 * i], sums[2 * i + 1]]))
+    }
+}
+
+impl Sample<8> for u8 {
+    type Words = [u32; 2];
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn widen(words: [u32; 2]) -> [f32; 8] {
+        cuda_std::array::from_fn(|i| from_bytes(words[i / 4], 0x7440 + (i % 4) as u32))
+    }
+
+    #[inline(always)]
+    fn widen_one(self) -> f32 {
+        from_bytes(self.into(), 0x7440)
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn round(sums: [f32; 8]) -> [u32; 2] {
+        cuda_std::array::from_fn(|i| round_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j])))
+    }
+}
+
+/// The bytes of `word` that `selector` names, of the digits of [`byte_perm`], as a number; 4 stands for a byte of zeros, and 7 comes first.
+///
+/// They are the last bits of 2²³ and that number, so there is no conversion, for which the hardware has few units.
+#[inline(always)]
+fn from_bytes(word: u32, selector: u32) -> f32 {
+    const MAGIC: f32 = 8_388_608.0;
+    f32::from_bits(byte_perm(word, MAGIC.to_bits(), selector)) - MAGIC
+}
