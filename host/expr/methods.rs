@@ -261,9 +261,10 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
 /// What integers and `bool` have beside the operators.
 impl<'a, T: Value + Bits + Number, D: Dimension> Expr<'a, T, D> {
     binary_methods! {
-        /// Shifted to the left by as many bits, modulo the type's.
+        /// Shifted to the left by as many places, as NumPy's: 0 from as many on as the type has bits, and for a negative number.
         shl: Shl;
-        /// Shifted to the right by as many bits, modulo the type's; signed numbers keep their sign.
+        /// Shifted to the right by as many places, as NumPy's; signed numbers keep their sign. From as many places on as the type has
+        /// bits, and for a negative number, nothing but the sign is left: 0, or −1.
         shr: Shr;
     }
 }

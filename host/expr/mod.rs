@@ -26,6 +26,9 @@
 //! [`fast_math`](Expr::fast_math) makes all of an expression's so. The simulated GPU gives the same bits as a GPU, but of what
 //! differs in operations on arrays: long scans of floats, products of 16-bit floats; and of [`gelu`](Expr::gelu) and its kind.
 //!
+//! Integers wrap, and what is divided by zero is 0, its remainder too; `%` has the sign of what is divided, as in Rust, where NumPy's
+//! `%` has the divisor's. Floats are IEEE 754's: nothing is trapped.
+//!
 //! Operands of two types have the type that [`Promote`] says. Shapes are broadcast as in NumPy. Where shapes do not fit, or
 //! arrays are on two devices, evaluating is the error of the operation that put them together.
 //!
