@@ -156,3 +156,71 @@ fn a_graph_replaces_them_anew() {
     drop(graph);
     assert_eq!((elements(&x), elements(&v)), (vec![1.75; 1000], vec![0.125; 1000]));
 }
+
+/// What [`expr::run_all`] computes, or each alone: of one form and of others, with elements of other places, with reductions, with
+/// products, with more operations than a kernel has, of nothing, of views, on another stream.
+fn deferred(is_together: bool) -> Vec<Vec<u32>> {
+    let device = device();
+    let stream = device.create_stream().unwrap();
+    let host = |k: usize| Array2::from_shape_vec((8, 8), random::<f32>(64, k as u64)).unwrap();
+    let x: Vec<_> = (0..8).map(|k| upload(&host(k))).collect();
+    let mut out: Vec<_> = (10..20).map(|k| upload(&host(k))).collect();
+    let mut far = DeviceArray::from_ndarray(&stream, &host(20)).unwrap();
+    let mut row = upload(&Array1::<f32>::ones(9));
+    let mut none = upload(&Array2::<f32>::zeros((0, 8)));
+    {
+        let [a, b, c, d, e, f, g, h, i, j] = &mut out[..] else {
+            unreachable!("ten")
+        };
+        let (mut part, mut turned) = (g.slice_mut(s![..;-1, ..;2]).unwrap(), h.view_mut().reversed_axes());
+        let mut all: Vec<expr::Deferred> = Vec::new();
+        let mut add = |deferred: warpsmith::Result<_>| match is_together {
+            true => all.push(deferred.unwrap()),
+            false => deferred.unwrap().run().unwrap(),
+        };
+        add(expr::defer_update(a, |a| a * 2.0 + &x[0]));
+        add(expr::defer_update(b, |b| b * 3.0 + &x[1]));
+        add(expr::defer_update(&mut far, |far| far * 4.0 + &x[2]));
+        add(expr::defer_update(c, |c| &c.sum_axis(Axis(0)) + c));
+        add(expr::defer_update(d, |d| x[3].expr().matmul(&x[4]) + d));
+        add(expr::defer_update(e, |e| {
+            (0..1000).fold(e, |e, k| (e + 0.25) * (k as f32 * 0.001))
+        }));
+        add(expr::defer_update((f, i), |(f, i)| (&f * 0.5, f + i)));
+        add(expr::defer_update(&mut row, |row| row * 2.0));
+        add(expr::defer_update(&mut part, |part| part * 2.0));
+        add((x[6].expr() * 3.0 + &x[7]).defer_into(&mut turned));
+        add(expr::defer_update(j, |j| j * 5.0 + &x[7]));
+        add(expr::defer_update(&mut none, |none| none * 4.0));
+        expr::run_all(all).unwrap();
+    }
+    out.push(far);
+    let all = out.iter().map(|x| elements(x)).chain([elements(&row)]);
+    all.map(|x| x.into_iter().map(f32::to_bits).collect()).collect()
+}
+
+#[test]
+fn many_together_have_the_bits_of_each_alone() {
+    assert_eq!(deferred(true), deferred(false));
+}
+
+#[test]
+fn what_cannot_be_deferred_says_so_at_once() {
+    let (mut x, mut y) = (upload(&array![1.0f32, 2.0]), upload(&array![1.0f32, 2.0, 3.0]));
+    assert_shape_error(
+        &expr::defer_update((&mut x, &mut y), |(x, y)| (x, y)).unwrap_err(),
+        "update",
+    );
+    let table = upload(&array![[1.0f32, 2.0], [3.0, 4.0]]);
+    assert_shape_error(
+        &table.expr().sum_axis(Axis(0)).defer_into(&mut y).unwrap_err(),
+        "update",
+    );
+    let other = Device::simulated_hopper();
+    let mut far = DeviceArray::<f32, _>::ones(other.default_stream(), 2).unwrap();
+    let error = table.expr().sum_axis(Axis(0)).defer_into(&mut far).unwrap_err();
+    assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
+    let text = format!("{:?}", expr::defer_update(&mut x, |x| x + 1.0).unwrap());
+    assert!(text.contains("not computed"), "{text}");
+    assert_eq!(elements(&x), [1.0, 2.0]);
+}

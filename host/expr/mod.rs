@@ -114,6 +114,7 @@ mod any;
 mod call;
 mod close;
 mod compiled;
+mod deferred;
 mod eval;
 mod explain;
 mod fast_math;
@@ -154,6 +155,7 @@ pub use call::{Arguments, call};
 #[doc(hidden)]
 pub use compiled::Given;
 pub use compiled::{Compiled, Input, Inputs, Parameters, Results, compile};
+pub use deferred::{Deferred, defer_update, run_all};
 pub use eval::{Evaluate, eval};
 pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ndarray::Dimension;
 
-use super::Expr;
 use super::eval::{check_shape, run};
-use super::graph::Node;
+use super::graph::{Elements, Node};
 use super::value::Value;
+use super::{Deferred, Expr};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -44,18 +44,18 @@ impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
         let this = &*self;
         let root = function(this.expr()).part?;
         let target = Target::new(this, &root, this.stream())?;
-        run(this.stream(), &[&root], &[&target.elements()])?;
+        run(this.stream(), &[&root], &[target.elements()])?;
         target.finish(this.stream())
     }
 }
 
-/// Arrays or views that are replaced together: a tuple of two to six mutable references to such of one shape.
+/// Arrays or views that are replaced together: a mutable reference to one, or a tuple of two to six to such of one shape.
 pub trait Update<'a> {
-    /// Their elements as expressions, a tuple of [`Expr`]s.
+    /// Their elements as expressions: an [`Expr`], or a tuple of them.
     type Exprs;
 
     #[doc(hidden)]
-    fn update(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<()>;
+    fn defer(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<Deferred<'a>>;
 }
 
 /// Replaces the elements of several arrays of one shape by what `function` makes of them all, in place and by one kernel: what a
@@ -95,7 +95,7 @@ pub trait Update<'a> {
 /// # }
 /// ```
 pub fn update<'a, U: Update<'a>>(arrays: U, function: impl FnOnce(U::Exprs) -> U::Exprs) -> Result<()> {
-    arrays.update(function)
+    arrays.defer(function)?.run()
 }
 
 /// What can be replaced in place: `&mut DeviceArray`, `&mut DeviceViewMut` and `&mut DeviceArrayRef`.
@@ -119,6 +119,15 @@ macro_rules! replace {
                 self
             }
         }
+
+        impl<'a, T: Value<Element = T> + Element, D: Dimension> Update<'a> for &'a mut $type {
+            type Exprs = Expr<'a, T, D>;
+
+            fn defer(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<Deferred<'a>> {
+                let elements: &DeviceArrayRef<T, D> = self;
+                Deferred::on(elements.stream()).replace(elements, function(elements.expr()))
+            }
+        }
     )*};
 }
 
@@ -130,23 +139,13 @@ macro_rules! updates {
             type Exprs = (Expr<'a, $first::Number, $first::Dim>, $(Expr<'a, $type::Number, $first::Dim>),+);
 
             #[allow(non_snake_case)]
-            fn update(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<()> {
+            fn defer(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<Deferred<'a>> {
                 let ($first, $($type),+) = self;
                 let ($first, $($type),+) = (&*$first.elements(), $(&*$type.elements()),+);
-                let stream = $first.stream();
                 let ($first_root, $($root),+) = function(($first.expr(), $($type.expr()),+));
-                let ($first_root, $($root),+) = ($first_root.part?, $($root.part?),+);
-                $(check_shape("update", &$root.shape, &$first_root.shape)?;)+
-                let $first = Target::new($first, &$first_root, stream)?;
-                $(let $type = Target::new($type, &$root, stream)?;)+
-                run(
-                    stream,
-                    &[&$first_root, $(&$root),+],
-                    &[&$first.elements(), $(&$type.elements()),+],
-                )?;
-                $first.finish(stream)?;
-                $($type.finish(stream)?;)+
-                Ok(())
+                let all = Deferred::on($first.stream()).replace($first, $first_root)?;
+                $(let all = all.replace($type, $root)?;)+
+                Ok(all)
             }
         }
     };
@@ -159,14 +158,14 @@ updates!(A a B b C c D d E e);
 updates!(A a B b C c D d E e F f);
 
 /// Elements that are replaced: they themselves, or where they do not lie in C order an array that is then copied to them.
-struct Target<'a, T, D> {
+pub(super) struct Target<'a, T, D> {
     /// Borrowed mutably; what is made of them has them, too.
     elements: &'a DeviceArrayRef<T, D>,
     ordered: Option<DeviceArray<T, D>>,
 }
 
 impl<'a, T: Element, D: Dimension> Target<'a, T, D> {
-    fn new(elements: &'a DeviceArrayRef<T, D>, root: &Arc<Node<'_>>, stream: &Stream) -> Result<Self> {
+    pub(super) fn new(elements: &'a DeviceArrayRef<T, D>, root: &Arc<Node<'_>>, stream: &Stream) -> Result<Self> {
         check_shape("update", &root.shape, elements.shape())?;
         elements.stream().check_device("update", stream)?;
         let ordered = match elements.is_standard_layout() {
@@ -176,11 +175,14 @@ impl<'a, T: Element, D: Dimension> Target<'a, T, D> {
         Ok(Self { elements, ordered })
     }
 
-    fn elements(&self) -> &DeviceArrayRef<T, D> {
-        self.ordered.as_deref().unwrap_or(self.elements)
+    pub(super) fn elements(&self) -> &dyn Elements {
+        match &self.ordered {
+            None => &self.elements,
+            Some(ordered) => ordered,
+        }
     }
 
-    fn finish(self, stream: &Stream) -> Result<()> {
+    pub(super) fn finish(self, stream: &Stream) -> Result<()> {
         match self.ordered {
             None => Ok(()),
             Some(ordered) => {

@@ -2,6 +2,7 @@
 //! The kernels that were made of programs, and their launches.
 
 pub(in crate::expr) mod reading;
+pub(in crate::expr) mod together;
 
 use std::any::TypeId;
 use std::borrow::Cow;

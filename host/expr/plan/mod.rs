@@ -23,7 +23,7 @@ use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Elements, Kind, Node, Reduced, Reduction};
-use crate::expr::program::lower::Reducing;
+use crate::expr::program::lower::{Lowered, Reducing, lower};
 use crate::expr::program::{Form, GROUP, MOST_WARPS_LOG2, WARP_LOG2, Words};
 use crate::expr::ptx;
 
@@ -33,6 +33,14 @@ pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], output
         return materialize(runner, roots, outputs);
     }
     run_kernels(runner, roots, outputs)
+}
+
+/// What computes roots of one shape in one kernel, if that is of elements alone and has room for them.
+pub(in crate::expr) fn elementwise<'a>(roots: &[&Arc<Node<'a>>], outputs: &[u64]) -> Option<Lowered<'a>> {
+    let is_of_elements = roots.iter().all(|root| !root.has.applications && !root.has.reductions);
+    let roots: Vec<Arc<Node<'a>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
+    (is_of_elements && weights(&roots.iter().collect::<Vec<_>>()) <= MOST)
+        .then(|| lower(&roots, &roots[0].shape, outputs))
 }
 
 /// [`run`] of roots that no application is a part of.

@@ -136,7 +136,7 @@ impl Runner for Stream {
 }
 
 /// Whether an array that is both read and written is read where it is written, by the thread that does, before.
-fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> bool {
+pub(in crate::expr) fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> bool {
     let Lowered {
         program,
         inputs,

@@ -91,6 +91,8 @@ pub(crate) struct Program {
     pub streamed: Vec<u16>,
     /// Whether launches say [from which end](mod@crate::expr::ptx::order) blocks go through the arrays.
     pub either_way: bool,
+    /// Whether a launch is [several](mod@crate::expr::ptx::together) of this program, each of arrays and numbers of its own.
+    pub together: bool,
     pub scalars: Vec<ScalarType>,
     pub functions: Vec<&'static DeviceFnInfo>,
     pub steps: Vec<Step>,

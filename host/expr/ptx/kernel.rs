@@ -13,6 +13,7 @@ use super::order::Axis;
 use super::reduce::{Folding, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::stream::Streaming;
+use super::together::Given;
 use super::turned::Turned;
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
@@ -100,7 +101,11 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
         operations: &newer.operations,
         streaming: None,
         once: newer.once,
+        given: Given::Alone,
     };
+    if program.together {
+        kernel.given = Given::find(&block, &mut writer);
+    }
     if newer.has_streams {
         kernel.streaming = Some(Streaming::new(&kernel, &mut writer));
     }
@@ -115,9 +120,9 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
         }
     };
     let blocks = blocks.map_or(String::new(), |blocks| format!(".minnctapersm {blocks}\n"));
+    let size = if program.together { MOST_PARAMETERS } else { block.size };
     Ok(format!(
-        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
-        block.size,
+        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{size}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
         writer.finish()
     ))
 }
@@ -129,6 +134,7 @@ pub(super) struct Kernel<'a> {
     pub operations: &'a [Option<Operation>],
     pub streaming: Option<Streaming>,
     pub once: bool,
+    pub given: Given,
 }
 
 impl Kernel<'_> {
@@ -381,6 +387,7 @@ impl Kernel<'_> {
             operations,
             streaming,
             once,
+            given,
         } = *self;
         Elements {
             program,
@@ -391,6 +398,7 @@ impl Kernel<'_> {
             spans,
             streaming,
             once,
+            given,
             turned: None,
         }
     }
@@ -498,11 +506,11 @@ impl Kernel<'_> {
     }
 
     pub(super) fn word(&self, offset: usize, writer: &mut Writer) -> Register {
-        writer.new_word("ld.param.b32", format_args!("[{PARAMETER}+{offset}]"))
+        writer.new_word("ld.param.b32", self.given.at(offset))
     }
 
     pub(super) fn double(&self, offset: usize, writer: &mut Writer) -> Register {
-        writer.new_double("ld.param.b64", format_args!("[{PARAMETER}+{offset}]"))
+        writer.new_double("ld.param.b64", self.given.at(offset))
     }
 
     /// The address at that offset, as one of global memory.

@@ -49,6 +49,7 @@ mod steps;
 pub(in crate::expr) mod stream;
 #[cfg(test)]
 mod tests;
+pub(in crate::expr) mod together;
 mod turned;
 mod writer;
 
@@ -61,7 +62,7 @@ pub(super) use kernel::kernel;
 pub(super) use order::begin_with_last;
 pub(super) use reading::{FIRST, reading};
 #[cfg(test)]
-pub(super) use tests::{is_recorded, run_again};
+pub(super) use tests::{is_recorded, run_again, run_together_again};
 pub(super) use turned::MOST_TURNED;
 
 /// The name of the kernel.

@@ -9,6 +9,7 @@
 
 use super::arguments::Block;
 use super::kernel::Kernel;
+use super::together::Given;
 use super::writer::{Register, Writer};
 use crate::expr::program::Program;
 use crate::launch::LaunchConfig;
@@ -26,6 +27,9 @@ pub(super) enum Axis {
 impl Kernel<'_> {
     /// The number of the block along an axis of the grid, in the order of the arrays.
     pub(super) fn block_number(&self, axis: Axis, writer: &mut Writer) -> Register {
+        if let (Given::Together { block, .. }, Axis::X) = (self.given, axis) {
+            return block;
+        }
         let (place, offset) = match axis {
             Axis::X => ("%ctaid.x", 4),
             Axis::Y => ("%ctaid.y", 8),

@@ -23,6 +23,7 @@ use super::link::{LinkedTwice, MOST_INLINED, instructions, link_twice};
 use super::memory;
 use super::module::{Item, Kind, Module};
 use super::steps::{Inputs, Row, Span};
+use super::together::Given;
 use super::writer::{REGISTERS, Register, Writer};
 use super::{Malformed, vector_len};
 use crate::expr::program::{Program, Step};
@@ -262,6 +263,7 @@ impl<'a> Entry<'a> {
             operations,
             streaming: None,
             once: false,
+            given: Given::Alone,
         });
         let body = Rewriting::new(self, copied, called)?.write()?;
         Ok(self.head(&block)? + "{\n" + &body + "}\n")

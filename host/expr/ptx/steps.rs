@@ -14,6 +14,7 @@ use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Hint, Loaded};
 use super::stream::Streaming;
+use super::together::Given;
 use super::turned::Turned;
 use super::writer::{Register, Writer, register_bits};
 use crate::expr::program::{Layout, Program, Step};
@@ -53,6 +54,7 @@ pub(super) struct Elements<'a> {
     pub streaming: Option<Streaming>,
     /// Whether neighbours are loaded that nobody reads again soon.
     pub once: bool,
+    pub given: Given,
     /// What a thread loads for others, where inputs are [turned](Layout::Turned).
     pub turned: Option<&'a Turned>,
 }
@@ -91,9 +93,7 @@ impl Elements<'_> {
             {
                 let input = usize::from(input);
                 match (self.turned, self.program.inputs[input].layout) {
-                    (Some(own), Layout::Turned) => {
-                        turned.push((input, own.load(self.program, self.block, input, writer)))
-                    }
+                    (Some(own), Layout::Turned) => turned.push((input, own.load(self, input, writer))),
                     _ => inputs[input] = self.load(input, writer),
                 }
             }
@@ -174,10 +174,7 @@ impl Elements<'_> {
                 let bits = register_bits(self.program.scalars[usize::from(scalar)]);
                 let value = if bits == 64 { writer.double() } else { writer.word() };
                 let at = self.block.scalar(self.program, usize::from(scalar));
-                writer.line(format_args!(
-                    "ld.param.b{bits} {value}, [{}+{at}]",
-                    super::kernel::PARAMETER
-                ));
+                writer.line(format_args!("ld.param.b{bits} {value}, {}", self.given.at(at)));
                 Ok(vec![value])
             }
             Step::Index(axis) => Ok(self.index(usize::from(axis), writer)),
@@ -228,7 +225,7 @@ impl Elements<'_> {
                 _ if axis == 0 => self.block.first,
                 _ => return place,
             };
-            let first = writer.new_double("ld.param.b64", format_args!("[{}+{at}]", super::kernel::PARAMETER));
+            let first = writer.new_double("ld.param.b64", self.given.at(at));
             writer.new_double("add.s64", format_args!("{place}, {first}"))
         };
         if let Some(&place) = self.row.coordinates.get(axis) {
@@ -270,7 +267,7 @@ impl Elements<'_> {
             return memory::load(ty, len, address, hint, writer);
         };
         let loaded = memory::load(ty, len, address, Hint::Policy(streaming.policy), writer);
-        let back = writer.new_double("ld.param.b64", format_args!("[{}+{back}]", super::kernel::PARAMETER));
+        let back = writer.new_double("ld.param.b64", self.given.at(back));
         streaming.release(address, back, writer);
         loaded
     }
@@ -279,7 +276,7 @@ impl Elements<'_> {
     fn load_strided(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
         let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
         let at = self.block.stride(input, usize::from(self.program.axes) - 1);
-        let stride = writer.new_double("ld.param.b64", format_args!("[{}+{at}]", super::kernel::PARAMETER));
+        let stride = writer.new_double("ld.param.b64", self.given.at(at));
         let mut loaded = Vec::with_capacity(self.len());
         for span in self.spans {
             let column = writer.new_double("cvt.u64.u32", span.column);

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-pub(in crate::expr) use self::emulated::{is_recorded, run_again};
+pub(in crate::expr) use self::emulated::{is_recorded, run_again, run_together_again};
 use self::programs::{Random, samples};
 use super::kernel;
 use super::writer::REGISTERS;

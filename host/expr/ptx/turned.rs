@@ -8,12 +8,11 @@
 
 use cuda_std::scalar::ScalarType;
 
-use super::arguments::{Block, TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2};
-use super::kernel::{Kernel, PARAMETER};
+use super::arguments::{TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2};
+use super::kernel::Kernel;
 use super::memory::{self, Hint, Loaded};
-use super::steps::{Inputs, Row};
+use super::steps::{Elements, Inputs, Row};
 use super::writer::{Register, Writer};
-use crate::expr::program::Program;
 
 /// The name of the shared memory.
 const SHARED: &str = "turned";
@@ -114,15 +113,12 @@ impl Turned {
     }
 
     /// Loads a vector of an input for other threads.
-    pub(super) fn load(
-        &self,
-        program: &Program,
-        block: &Block,
-        input: usize,
-        writer: &mut Writer,
-    ) -> (ScalarType, Loaded) {
+    pub(super) fn load(&self, elements: &Elements<'_>, input: usize, writer: &mut Writer) -> (ScalarType, Loaded) {
+        let Elements {
+            program, block, given, ..
+        } = *elements;
         let at = block.stride(input, usize::from(program.axes) - 1);
-        let stride = writer.new_double("ld.param.b64", format_args!("[{PARAMETER}+{at}]"));
+        let stride = writer.new_double("ld.param.b64", given.at(at));
         let column = writer.new_double("cvt.u64.u32", self.column);
         let address = writer.new_double(
             "mad.lo.s64",

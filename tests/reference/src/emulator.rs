@@ -547,8 +547,8 @@ impl Line {
             "%ctaid.x" => Operand::Block(0),
             "%ctaid.y" => Operand::Block(1),
             "%tid.x" => Operand::Thread,
-            // Shared memory begins at 0.
-            "folded" | "turned" => Operand::Number(0),
+            // Shared memory begins at 0, and so do the parameters.
+            "folded" | "turned" | "expression_param_0" => Operand::Number(0),
             _ if labels.contains_key(word) => Operand::Label(labels[word]),
             _ => match word.split_once('+') {
                 Some((base, offset)) => {
