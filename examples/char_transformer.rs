@@ -15,7 +15,7 @@ use std::time::Instant;
 use training::{Parameters, Result};
 use warpsmith::expr::{self, Expr};
 use warpsmith::ndarray::{Array1, Axis, Dimension, Ix1, Ix2, Ix3, Ix4, Ix5, IxDyn, s};
-use warpsmith::optim::Adam;
+use warpsmith::optim::{self, Adam};
 use warpsmith::{Device, DeviceArray, DeviceView, DeviceViewMut, Generator, GraphArrays, HeldArrays, Stream};
 
 /// Rows are letters of a batch, one text after another, columns the numbers that stand for each.
@@ -394,10 +394,10 @@ impl Training {
     /// One step, whose loss is what the parameters gave before it.
     fn step(&mut self, letters: &Letters, next: &Letters, texts: usize) -> warpsmith::Result<Vector> {
         let (loss, mut gradients) = self.network.gradients(letters, next, texts)?;
-        let all = self.network.all().into_iter().zip(gradients.all());
-        for (((_, mut parameters), (_, gradient)), adam) in all.zip(&mut self.optimizers) {
-            adam.step(&mut parameters, &gradient)?;
-        }
+        let (mut parameters, gradients) = (self.network.all(), gradients.all());
+        let all = parameters.iter_mut().zip(&gradients).zip(&mut self.optimizers);
+        let steps = all.map(|(((_, parameters), (_, gradient)), adam)| adam.defer_step(parameters, gradient));
+        optim::step_all(steps.collect::<warpsmith::Result<Vec<_>>>()?)?;
         Ok(loss)
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use training::{Parameters, Result};
 use warpsmith::ndarray::{Array1, Array4, Axis, Dimension, Ix1, Ix2, Ix4, IxDyn, s};
-use warpsmith::optim::Adam;
+use warpsmith::optim::{self, Adam};
 use warpsmith::{Device, DeviceArray, DeviceArrayRef, DeviceViewMut, Generator, GraphArrays, HeldArrays, Stream};
 
 /// Pictures, (images, rows, columns, channels), and what is made of them. Channels lie side by side, as convolutions like it.
@@ -309,10 +309,10 @@ impl Training {
     /// One step, whose loss is what the parameters gave before it.
     fn step(&mut self, x: &Pictures, labels: &Labels) -> warpsmith::Result<Vector> {
         let (loss, mut gradients) = self.network.gradients(x, labels)?;
-        let all = self.network.all().into_iter().zip(gradients.all());
-        for (((_, mut parameters), (_, gradient)), adam) in all.zip(&mut self.optimizers) {
-            adam.step(&mut parameters, &gradient)?;
-        }
+        let (mut parameters, gradients) = (self.network.all(), gradients.all());
+        let all = parameters.iter_mut().zip(&gradients).zip(&mut self.optimizers);
+        let steps = all.map(|(((_, parameters), (_, gradient)), adam)| adam.defer_step(parameters, gradient));
+        optim::step_all(steps.collect::<warpsmith::Result<Vec<_>>>()?)?;
         Ok(loss)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use training::{Parameters, Result};
 use warpsmith::ndarray::{Array1, Array2, Axis, Dimension, Ix1, Ix2, IxDyn, s};
-use warpsmith::optim::Sgd;
+use warpsmith::optim::{self, Sgd};
 use warpsmith::{Device, DeviceArray, DeviceArrayRef, DeviceViewMut, Generator, Stream};
 
 type Matrix = DeviceArray<f32, Ix2>;
@@ -228,10 +228,13 @@ impl Training {
     fn step(&mut self, x: &Matrix, labels: &DeviceArray<i32, Ix1>) -> warpsmith::Result<Vector> {
         let (loss, gradients) = self.network.gradients(x, labels)?;
         let [w1, b1, w2, b2] = &mut self.optimizers;
-        w1.step(&mut self.network.w1, &gradients.w1)?;
-        b1.step(&mut self.network.b1, &gradients.b1)?;
-        w2.step(&mut self.network.w2, &gradients.w2)?;
-        b2.step(&mut self.network.b2, &gradients.b2)?;
+        // By one kernel.
+        optim::step_all([
+            w1.defer_step(&mut self.network.w1, &gradients.w1)?,
+            b1.defer_step(&mut self.network.b1, &gradients.b1)?,
+            w2.defer_step(&mut self.network.w2, &gradients.w2)?,
+            b2.defer_step(&mut self.network.b2, &gradients.b2)?,
+        ])?;
         Ok(loss)
     }
 }

@@ -3,11 +3,14 @@
 
 use ndarray::{ArrayD, Dimension, Ix0, IxDyn};
 
-use super::{LossScale, Parameter, check_below_one, check_not_negative, check_state_shape, number, number_on, select};
+use super::{
+    LossScale, Parameter, Step, check_below_one, check_not_negative, check_state_shape, number, number_on, select,
+    step_all,
+};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr::{self, Expr, Operand};
+use crate::expr::{self, Deferred, Expr, Operand};
 use crate::graph::{GraphArrays, HeldArrays};
 
 /// Adam for an array of parameters: steps by a running mean of the gradient, over the root of one of its squares.
@@ -189,6 +192,19 @@ impl<T: Parameter> Adam<T> {
         parameters: &mut DeviceArrayRef<T, D>,
         gradient: impl Operand<'a, T>,
     ) -> Result<()> {
+        step_all([self.defer_step(parameters, gradient)?])
+    }
+
+    /// [`step`](Self::step) that is done later, by [`step_all`], together with those of other parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`step`](Self::step) that are known before anything is launched.
+    pub fn defer_step<'a, 'g: 'a, D: Dimension>(
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'g, T>,
+    ) -> Result<Step<'a>> {
         let gradient = expr::of_shape::<T, T::State>("Adam::step", gradient, parameters.shape())?;
         self.step_where(parameters, gradient, None)
     }
@@ -206,38 +222,56 @@ impl<T: Parameter> Adam<T> {
         gradient: impl Operand<'a, T>,
         scale: &'a LossScale,
     ) -> Result<()> {
+        step_all([self.defer_step_scaled(parameters, gradient, scale)?])
+    }
+
+    /// [`step_scaled`](Self::step_scaled) that is done later, by [`step_all`], together with those of other parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`step_scaled`](Self::step_scaled) that are known before anything is launched.
+    pub fn defer_step_scaled<'a, 'g: 'a, D: Dimension>(
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'g, T>,
+        scale: &'a LossScale,
+    ) -> Result<Step<'a>> {
         let gradient = expr::of_shape::<T, T::State>("Adam::step_scaled", gradient, parameters.shape())?;
         self.step_where(parameters, gradient * scale.inverse(), Some(scale.are_finite()))
     }
 
     /// A step if the condition holds.
     fn step_where<'a, D: Dimension>(
-        &mut self,
-        parameters: &mut DeviceArrayRef<T, D>,
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
         gradient: Expr<'a, T::State, IxDyn>,
         condition: Option<Expr<'a, bool, Ix0>>,
-    ) -> Result<()> {
+    ) -> Result<Step<'a>> {
         self.check_state(parameters)?;
-        self.progress.step(self.betas, self.decay, &condition)?;
-        let Progress { rate, root, rest, .. } = &self.progress;
-        let [first, second] = self.betas;
-        let (decay, epsilon) = (self.decay, number::<T>(self.epsilon));
-        let mut parameters = parameters.view_mut().into_dyn();
-        let state = (&mut parameters, &mut self.mean, &mut self.square);
-        expr::update(state, |(old, old_mean, old_square)| {
-            let mut w = old.cast::<T::State>();
-            let g = match decay {
-                Decay::Coupled(decay) => gradient + &w * number::<T>(decay),
-                _ => gradient,
-            };
-            let m = &old_mean * number::<T>(first) + &g * number::<T>(1.0 - first);
-            let v = &old_square * number::<T>(second) + g.square() * number::<T>(1.0 - second);
-            if let Decay::Decoupled(_) = decay {
-                w = w * rest;
-            }
-            let step = &m * rate / (v.sqrt() * root + epsilon);
-            let w = select(&condition, (w - step).cast(), old);
-            (w, select(&condition, m, old_mean), select(&condition, v, old_square))
+        let (this, parameters) = (&*self, &*parameters);
+        let Progress { rate, root, rest, .. } = &this.progress;
+        let [first, second] = this.betas;
+        let old = expr::of_shape::<T, T>("Adam::step", parameters, parameters.shape())?;
+        let (old_mean, old_square) = (this.mean.expr(), this.square.expr());
+        let mut w = old.cast::<T::State>();
+        let g = match this.decay {
+            Decay::Coupled(decay) => gradient + &w * number::<T>(decay),
+            _ => gradient,
+        };
+        let m = &old_mean * number::<T>(first) + &g * number::<T>(1.0 - first);
+        let v = &old_square * number::<T>(second) + g.square() * number::<T>(1.0 - second);
+        if let Decay::Decoupled(_) = this.decay {
+            w = w * rest;
+        }
+        let step = &m * rate / (v.sqrt() * root + number::<T>(this.epsilon));
+        // Borrowed mutably, as long as the step is.
+        let elements = Deferred::on(parameters.stream())
+            .replace(parameters, select(&condition, (w - step).cast(), old))?
+            .replace(&this.mean, select(&condition, m, old_mean))?
+            .replace(&this.square, select(&condition, v, old_square))?;
+        Ok(Step {
+            count: Some(this.progress.step(this.betas, this.decay, &condition)?),
+            elements,
         })
     }
 
@@ -257,8 +291,13 @@ impl<T: Parameter> Adam<T> {
 }
 
 impl<T: Parameter> Progress<T> {
-    /// One step further if the condition holds.
-    fn step(&mut self, [first, second]: [f64; 2], decay: Decay, condition: &Option<Expr<'_, bool, Ix0>>) -> Result<()> {
+    /// One step further if the condition holds, of numbers that the caller has borrowed mutably.
+    fn step<'a>(
+        &'a self,
+        [first, second]: [f64; 2],
+        decay: Decay,
+        condition: &Option<Expr<'a, bool, Ix0>>,
+    ) -> Result<Deferred<'a>> {
         let Self {
             learning_rate,
             steps,
@@ -269,20 +308,23 @@ impl<T: Parameter> Progress<T> {
         } = self;
         let one = || expr::scalar(1.0f64);
         let learning_rate = learning_rate.expr();
-        let numbers = (first_power, second_power, rate, root, rest, steps);
-        expr::update(numbers, |(a, b, _, _, _, steps)| {
-            let (a, b) = (select(condition, &a * first, a), select(condition, &b * second, b));
-            let rate = &learning_rate / (one() - &a);
-            let root: Expr<'_, f64, Ix0> = (one() - &b).rsqrt();
-            let decay = if let Decay::Decoupled(decay) = decay {
-                decay
-            } else {
-                0.0
-            };
-            let rest = one() - learning_rate * decay;
-            let steps = select(condition, &steps + 1u64, steps);
-            (a, b, rate.cast(), root.cast(), rest.cast(), steps)
-        })
+        let (a, b, old_steps) = (first_power.expr(), second_power.expr(), steps.expr());
+        let (a, b) = (select(condition, &a * first, a), select(condition, &b * second, b));
+        let new_rate = &learning_rate / (one() - &a);
+        let new_root: Expr<'_, f64, Ix0> = (one() - &b).rsqrt();
+        let decay = if let Decay::Decoupled(decay) = decay {
+            decay
+        } else {
+            0.0
+        };
+        let new_rest = one() - learning_rate * decay;
+        Deferred::on(first_power.stream())
+            .replace(first_power, a)?
+            .replace(second_power, b)?
+            .replace(rate, new_rate.cast::<T::State>())?
+            .replace(root, new_root.cast::<T::State>())?
+            .replace(rest, new_rest.cast::<T::State>())?
+            .replace(steps, select(condition, &old_steps + 1u64, old_steps))
     }
 
     /// As after so many steps: rates are computed by the next one.

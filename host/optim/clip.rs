@@ -6,7 +6,7 @@ use ndarray::{Ix0, IxDyn};
 use super::{LossScale, Parameter, check_not_negative, number};
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::expr::Expr;
+use crate::expr::{self, Expr};
 use crate::view::DeviceViewMut;
 
 /// Scales gradients so that their norm, the root of the sum of all squares, is at most `most`, and gives the norm that they had.
@@ -106,9 +106,10 @@ fn clip<T: Parameter>(
         None => total.sqrt().eval()?,
     };
     drop(total);
-    for gradient in gradients {
+    let scaled = gradients.iter_mut().map(|gradient| {
         let factor = (number::<T>(most) / &norm).minimum(number::<T>(1.0));
-        gradient.update(|gradient| (gradient.cast::<T::State>() * factor).cast())?;
-    }
+        expr::defer_update(gradient, |gradient| (gradient.cast::<T::State>() * factor).cast())
+    });
+    expr::run_all(scaled.collect::<Result<Vec<_>>>()?)?;
     Ok(norm)
 }

@@ -100,7 +100,7 @@ use ndarray::{ArrayD, DimMax, Dimension, Ix0};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::expr::{self, Expr, Promote, Value};
+use crate::expr::{self, Deferred, Expr, Promote, Value};
 use crate::ops::Real;
 use crate::stream::Stream;
 
@@ -136,6 +136,53 @@ macro_rules! parameters {
 }
 
 parameters!(f32 => f32, f64 => f64, f16 => f32, bf16 => f32);
+
+/// A step of an optimiser, of one array of parameters, that is done later, by [`step_all`]: of [`Adam`] and [`Sgd`] by
+/// `defer_step`. It borrows the optimiser and the parameters until then.
+#[must_use = "nothing is computed before `step_all`"]
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// What the elements follow from.
+    count: Option<Deferred<'a>>,
+    elements: Deferred<'a>,
+}
+
+/// Does these steps, which may be of optimisers of different kinds and numbers: with the bits that they have one by one, but by as many
+/// launches as there are kinds of steps, or a few times as many if parameters are many: some 25 of `Adam` go into one launch, 40 of
+/// `Sgd`. Parameters that the device's cache does not hold, with their state, have a launch of their own.
+///
+/// # Errors
+///
+/// As `step` of the optimisers. Some of the steps may be done then.
+///
+/// # Examples
+///
+/// ```
+/// use warpsmith::ndarray::array;
+/// use warpsmith::optim::{self, Adam};
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let stream = device.default_stream();
+/// let mut weights = DeviceArray::from_ndarray(stream, &array![[1.0f32, -2.0], [3.0, 0.5]])?;
+/// let mut bias = DeviceArray::from_ndarray(stream, &array![0.0f32, 1.0])?;
+/// let gradients = (weights.try_clone()?, bias.try_clone()?);
+/// let mut adams = [Adam::new(&weights, 0.5)?, Adam::new(&bias, 0.5)?];
+/// let [of_weights, of_bias] = &mut adams;
+/// optim::step_all([
+///     of_weights.defer_step(&mut weights, &gradients.0)?,
+///     of_bias.defer_step(&mut bias, &gradients.1)?,
+/// ])?;
+/// assert_eq!(bias.to_ndarray()?, array![0.0, 0.5]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn step_all<'a>(steps: impl IntoIterator<Item = Step<'a>>) -> Result<()> {
+    let (counts, elements): (Vec<_>, Vec<_>) = steps.into_iter().map(|step| (step.count, step.elements)).unzip();
+    expr::run_all(counts.into_iter().flatten())?;
+    expr::run_all(elements)
+}
 
 /// A number as one of an optimiser's type.
 fn number<T: Parameter>(value: f64) -> Expr<'static, T::State, Ix0> {

@@ -3,11 +3,14 @@
 
 use ndarray::{ArrayD, Dimension, Ix0, IxDyn};
 
-use super::{LossScale, Parameter, check_below_one, check_not_negative, check_state_shape, number, number_on, select};
+use super::{
+    LossScale, Parameter, Step, check_below_one, check_not_negative, check_state_shape, number, number_on, select,
+    step_all,
+};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr::{self, Expr, Operand};
+use crate::expr::{self, Deferred, Expr, Operand};
 use crate::graph::{GraphArrays, HeldArrays};
 
 /// Gradient descent for an array of parameters: each [step](Self::step) subtracts the gradient times the learning rate.
@@ -169,6 +172,19 @@ impl<T: Parameter> Sgd<T> {
         parameters: &mut DeviceArrayRef<T, D>,
         gradient: impl Operand<'a, T>,
     ) -> Result<()> {
+        step_all([self.defer_step(parameters, gradient)?])
+    }
+
+    /// [`step`](Self::step) that is done later, by [`step_all`], together with those of other parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`step`](Self::step) that are known before anything is launched.
+    pub fn defer_step<'a, 'g: 'a, D: Dimension>(
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'g, T>,
+    ) -> Result<Step<'a>> {
         let gradient = expr::of_shape::<T, T::State>("Sgd::step", gradient, parameters.shape())?;
         self.step_where(parameters, gradient, None)
     }
@@ -186,37 +202,54 @@ impl<T: Parameter> Sgd<T> {
         gradient: impl Operand<'a, T>,
         scale: &'a LossScale,
     ) -> Result<()> {
+        step_all([self.defer_step_scaled(parameters, gradient, scale)?])
+    }
+
+    /// [`step_scaled`](Self::step_scaled) that is done later, by [`step_all`], together with those of other parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`step_scaled`](Self::step_scaled) that are known before anything is launched.
+    pub fn defer_step_scaled<'a, 'g: 'a, D: Dimension>(
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'g, T>,
+        scale: &'a LossScale,
+    ) -> Result<Step<'a>> {
         let gradient = expr::of_shape::<T, T::State>("Sgd::step_scaled", gradient, parameters.shape())?;
         self.step_where(parameters, gradient * scale.inverse(), Some(scale.are_finite()))
     }
 
     /// A step if the condition holds.
     fn step_where<'a, D: Dimension>(
-        &mut self,
-        parameters: &mut DeviceArrayRef<T, D>,
+        &'a mut self,
+        parameters: &'a mut DeviceArrayRef<T, D>,
         gradient: Expr<'a, T::State, IxDyn>,
         condition: Option<Expr<'a, bool, Ix0>>,
-    ) -> Result<()> {
-        let mut parameters = parameters.view_mut().into_dyn();
-        let rate = self.learning_rate.expr();
-        let (momentum, decay) = (number::<T>(self.momentum), number::<T>(self.weight_decay));
-        let decays = self.weight_decay != 0.0;
-        let Some(velocity) = &mut self.velocity else {
-            return parameters.update(|old| {
-                let w = old.cast::<T::State>();
-                let g = if decays { gradient + &w * decay } else { gradient };
-                select(&condition, (w - g * rate).cast(), old)
-            });
+    ) -> Result<Step<'a>> {
+        let (this, parameters) = (&*self, &*parameters);
+        let rate = this.learning_rate.expr();
+        let (momentum, decay) = (number::<T>(this.momentum), number::<T>(this.weight_decay));
+        let old = expr::of_shape::<T, T>("Sgd::step", parameters, parameters.shape())?;
+        let w = old.cast::<T::State>();
+        let g = match this.weight_decay {
+            0.0 => gradient,
+            _ => gradient + &w * decay,
         };
-        let is_nesterov = self.is_nesterov;
-        expr::update((&mut parameters, velocity), |(old, old_velocity)| {
-            let w = old.cast::<T::State>();
-            let g = if decays { gradient + &w * decay } else { gradient };
-            let v = &old_velocity * &momentum + &g;
-            let direction = if is_nesterov { g + &v * momentum } else { v.clone() };
-            let w = select(&condition, (w - direction * rate).cast(), old);
-            (w, select(&condition, v, old_velocity))
-        })
+        // Borrowed mutably, as long as the step is.
+        let elements = Deferred::on(parameters.stream());
+        let elements = match &this.velocity {
+            None => elements.replace(parameters, select(&condition, (w - g * rate).cast(), old))?,
+            Some(velocity) => {
+                let old_velocity = velocity.expr();
+                let v = &old_velocity * &momentum + &g;
+                let direction = if this.is_nesterov { g + &v * momentum } else { v.clone() };
+                elements
+                    .replace(parameters, select(&condition, (w - direction * rate).cast(), old))?
+                    .replace(velocity, select(&condition, v, old_velocity))?
+            }
+        };
+        Ok(Step { count: None, elements })
     }
 }
 
