@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What networks are made of, on the device: rows of softmax, layer norm and cross-entropy, pictures under weights of their own,
-//! attention and its gradients: `cargo bench --bench networks [-- PART...]`, of those whose names have one of these parts.
+//! attention and its gradients, steps of optimisers: `cargo bench --bench networks [-- PART...]`, of those whose names have one of these parts.
 //!
 //! Prints a line for each: the median and the least of 30 calls in microseconds; and for attention the mean of a second of calls
 //! without a pause, behind another second of them, at the limit of power. Some elements of each result are checked against sums in
 //! f64. benches/peers/glance.py prints the same of PyTorch, and layers.rs has convolutions.
 
 mod attention;
+mod optimizers;
 mod pictures;
 mod rows;
 
@@ -103,5 +104,6 @@ fn main() -> Result<()> {
     let measurements = Measurements { bench, parts };
     rows::run(&measurements)?;
     pictures::run(&measurements)?;
-    attention::run(&measurements)
+    attention::run(&measurements)?;
+    optimizers::run(&measurements)
 }

@@ -2,6 +2,7 @@
 //! What is around the kernels, by the host's clock: `cargo bench --bench runtime`, or a part of it by its name, as in
 //! `cargo bench --bench runtime -- transfer`.
 
+mod calls;
 mod cold_start;
 mod driver;
 mod graph;
@@ -13,10 +14,11 @@ use std::error::Error;
 
 type Part = fn() -> Result<(), Box<dyn Error>>;
 
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
     ("cold_start", cold_start::run),
     ("transfer", || Ok(transfer::run()?)),
     ("graph", || Ok(graph::run()?)),
+    ("calls", || Ok(calls::run()?)),
     ("pipeline", || Ok(pipeline::run()?)),
 ];
 

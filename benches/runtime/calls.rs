@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one operation on a thousand numbers takes the host until it is queued: a bare launch by the driver of a kernel that adds
+//! two arrays, and the library's ways to the same sum: `cargo bench --bench runtime -- calls`.
+//!
+//! So many calls in a row as the driver queues without waiting for the GPU, by the host's clock, without the wait behind them;
+//! medians of rounds in which the ways take turns. Results are compared.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::time::Instant;
+
+use crate::driver::{self, check};
+use cuda_driver::sys;
+use ndarray::{Array1, Ix1};
+use warpsmith::expr::{self, Expr};
+use warpsmith::{Device, DeviceArray, Result};
+
+const LEN: usize = 1024;
+
+/// Calls of a round: a fraction of what the driver queues.
+const CALLS: usize = 200;
+
+/// One way to do it, and its times.
+struct Way<'w> {
+    name: &'static str,
+    call: Box<dyn FnMut() -> Result<()> + 'w>,
+    wait: Box<dyn Fn() -> Result<()> + 'w>,
+    micros: Vec<f64>,
+}
+
+impl<'w> Way<'w> {
+    fn new(name: &'static str, call: impl FnMut() -> Result<()> + 'w, wait: impl Fn() -> Result<()> + 'w) -> Self {
+        Self {
+            name,
+            call: Box::new(call),
+            wait: Box::new(wait),
+            micros: Vec::new(),
+        }
+    }
+
+    fn measure(&mut self) -> Result<()> {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            (self.call)()?;
+        }
+        self.micros.push(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64);
+        (self.wait)()
+    }
+
+    fn median(&mut self) -> f64 {
+        self.micros.sort_unstable_by(f64::total_cmp);
+        self.micros[self.micros.len() / 2]
+    }
+}
+
+pub fn run() -> Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let rounds = if device.is_simulator() { 1 } else { 101 };
+    let numbers = |scale: f32| Array1::from_shape_fn(LEN, |i| i as f32 * scale);
+    let expected = numbers(1.0) + numbers(0.5);
+    let x = DeviceArray::from_ndarray(stream, &numbers(1.0))?;
+    let y = DeviceArray::from_ndarray(stream, &numbers(0.5))?;
+    let outputs: Vec<DeviceArray<f32, Ix1>> = (0..4).map(|_| DeviceArray::zeros(stream, LEN)).collect::<Result<_>>()?;
+    let Ok([mut eager, mut compiled, mut held, mut built]) = <[_; 4]>::try_from(outputs) else {
+        unreachable!("four outputs")
+    };
+    let bare = (!device.is_simulator()).then(Bare::new);
+    let sum = expr::compile(|(x, y): (Expr<f32, Ix1>, Expr<f32, Ix1>)| x + y);
+    let expression = &x + &y;
+    let wait = || stream.synchronize();
+    let mut ways = Vec::new();
+    if let Some(bare) = &bare {
+        ways.push(Way::new("cuLaunchKernel", || bare.launch(), || bare.synchronize()));
+    }
+    ways.push(Way::new("x.add_into(&y, out)", || x.add_into(&y, &mut eager), wait));
+    ways.push(Way::new(
+        "compiled.call_into",
+        || sum.call_into((&x, &y), &mut compiled),
+        wait,
+    ));
+    ways.push(Way::new(
+        "held.eval_into(out)",
+        || expression.eval_into(&mut held),
+        wait,
+    ));
+    ways.push(Way::new(
+        "(&x + &y).eval_into(out)",
+        || (&x + &y).eval_into(&mut built),
+        wait,
+    ));
+    println!("{}: {CALLS} calls in a row, {rounds} rounds", device.properties().name);
+    // Kernels are compiled, and queues are there.
+    ways.iter_mut().try_for_each(Way::measure)?;
+    ways.iter_mut().for_each(|way| way.micros.clear());
+    for round in 0..rounds {
+        let first = round % ways.len();
+        for k in 0..ways.len() {
+            let at = (first + k) % ways.len();
+            ways[at].measure()?;
+        }
+    }
+    let least = ways[0].median();
+    for way in &mut ways {
+        let median = way.median();
+        println!("{:>26}  {median:>6.2} µs, {:+.2}", way.name, median - least);
+    }
+    drop(ways);
+    for out in [&eager, &compiled, &held, &built] {
+        assert_eq!(out.to_ndarray()?, expected);
+    }
+    Ok(())
+}
+
+/// A kernel of one block, with as many parameters as an expression of two arrays has.
+const KERNEL: &CStr = c"
+.version 6.3
+.target sm_75
+.address_size 64
+
+.visible .entry add(.param .align 8 .b8 block[48])
+.maxntid 256, 1, 1
+{
+    .reg .b64 %out, %x, %y, %offset;
+    .reg .b32 %thread;
+    .reg .b32 %a<4>, %b<4>;
+    ld.param.b64 %out, [block+0];
+    ld.param.b64 %x, [block+8];
+    ld.param.b64 %y, [block+16];
+    mov.u32 %thread, %tid.x;
+    mul.wide.u32 %offset, %thread, 16;
+    add.s64 %x, %x, %offset;
+    add.s64 %y, %y, %offset;
+    add.s64 %out, %out, %offset;
+    ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%x];
+    ld.global.v4.b32 {%b0, %b1, %b2, %b3}, [%y];
+    add.rn.f32 %a0, %a0, %b0;
+    add.rn.f32 %a1, %a1, %b1;
+    add.rn.f32 %a2, %a2, %b2;
+    add.rn.f32 %a3, %a3, %b3;
+    st.global.v4.b32 [%out], {%a0, %a1, %a2, %a3};
+    ret;
+}
+";
+
+/// Launches by the driver's own call, on a stream of their own. What is made is there until the program ends.
+struct Bare {
+    stream: sys::CUstream,
+    kernel: sys::CUfunction,
+    /// The block of parameters: three arrays.
+    block: [u64; 6],
+}
+
+impl Bare {
+    fn new() -> Self {
+        let stream = driver::stream();
+        let (mut module, mut kernel, mut numbers) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let bytes = LEN * size_of::<f32>();
+        // SAFETY: functions that write a handle or an address, and PTX that ends with a zero; the device was opened, so
+        // there is a context. The module has a kernel of that name.
+        unsafe {
+            let (ptx, none) = (KERNEL.as_ptr().cast(), ptr::null_mut());
+            check(sys::cuModuleLoadDataEx(&mut module, ptx, 0, none, ptr::null_mut()));
+            check(sys::cuModuleGetFunction(&mut kernel, module, c"add".as_ptr()));
+            check(sys::cuMemAlloc_v2(&mut numbers, 3 * bytes));
+        }
+        let block = [numbers, numbers + bytes as u64, numbers + 2 * bytes as u64, 0, 0, 0];
+        Self { stream, kernel, block }
+    }
+
+    fn launch(&self) -> Result<()> {
+        let mut block = self.block;
+        let mut params: [*mut c_void; 1] = [(&raw mut block).cast()];
+        let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
+        // SAFETY: the kernel takes such a block, whose arrays have room for the numbers of its threads.
+        check(unsafe { sys::cuLaunchKernel(self.kernel, 1, 1, 1, 256, 1, 1, 0, self.stream, params, none) });
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // SAFETY: a stream that lives.
+        check(unsafe { sys::cuStreamSynchronize(self.stream) });
+        Ok(())
+    }
+}
