@@ -195,7 +195,7 @@ fn deferred(is_together: bool) -> Vec<Vec<u32>> {
         expr::run_all(all).unwrap();
     }
     out.push(far);
-    let all = out.iter().map(|x| elements(x)).chain([elements(&row)]);
+    let all = out.iter().map(elements).chain([elements(&row)]);
     all.map(|x| x.into_iter().map(f32::to_bits).collect()).collect()
 }
 

@@ -635,7 +635,7 @@ fn many(scale: Option<&LossScale>, is_together: bool) -> (Vec<Vec<f32>>, Vec<bf1
         optim::step_all(steps).unwrap();
     }
     let counts = adams.iter().map(|adam| adam.state().unwrap().steps).collect();
-    let mut all: Vec<_> = weights.iter().map(|weights| elements(weights)).collect();
+    let mut all: Vec<_> = weights.iter().map(elements).collect();
     all.push(elements(&table));
     (all, elements(&narrow), counts)
 }
@@ -676,12 +676,7 @@ fn steps_together_in_a_graph() {
         });
         let mut graph = graph.unwrap();
         (0..3).for_each(|_| graph.launch().unwrap());
-        graph
-            .args()
-            .0
-            .iter()
-            .map(|weights| elements(weights))
-            .collect::<Vec<_>>()
+        graph.args().0.iter().map(elements).collect::<Vec<_>>()
     };
     assert_eq!(record(true), record(false));
 }

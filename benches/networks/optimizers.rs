@@ -5,11 +5,14 @@
 use anyhow::{Result, ensure};
 use ndarray::Ix1;
 use warpsmith::optim::{self, Adam};
-use warpsmith::{DeviceArray, Generator};
+use warpsmith::{DeviceArray, Generator, Graph};
 
 use super::{Measurements, near};
 
 type Vector = DeviceArray<f32, Ix1>;
+
+/// Weights, what steps them, and their gradients.
+type Recorded = (Vec<Vector>, Vec<Adam<f32>>, Vec<Vector>);
 
 const RATE: f64 = 1e-3;
 const DECAY: f64 = 0.01;
@@ -59,7 +62,7 @@ fn steps(of: &Measurements, name: &str, lengths: &[usize], is_together: bool) ->
             false => steps.try_for_each(|step| optim::step_all([step?])),
         }
     })?;
-    let check = |graph: &warpsmith::Graph<(Vec<Vector>, Vec<Adam<f32>>, Vec<Vector>), ()>| {
+    let check = |graph: &Graph<Recorded, ()>| {
         let (weights, adams, _) = graph.args();
         // The first step is as long as the rate, whatever the gradient is.
         let [weight, gradient] = first;

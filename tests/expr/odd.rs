@@ -26,6 +26,8 @@ const FLOATS: [f32; 16] = [
     16_777_217.0,
 ];
 
+type Row = DeviceArray<f32, Ix1>;
+
 /// A row of numbers.
 fn row_of<T: Number>(numbers: &[T]) -> DeviceArray<T, Ix1> {
     upload(&Array1::from(numbers.to_vec()))
@@ -43,7 +45,7 @@ fn conditions(expression: Expr<'_, bool, Ix1>) -> Vec<bool> {
 }
 
 /// Each with each.
-fn pairs() -> (DeviceArray<f32, Ix1>, DeviceArray<f32, Ix1>, Vec<(f32, f32)>) {
+fn pairs() -> (Row, Row, Vec<(f32, f32)>) {
     let all: Vec<_> = FLOATS.iter().flat_map(|&a| FLOATS.map(|b| (a, b))).collect();
     let (a, b): (Vec<_>, Vec<_>) = all.iter().copied().unzip();
     (row_of(&a), row_of(&b), all)

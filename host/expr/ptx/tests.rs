@@ -15,6 +15,7 @@ pub(in crate::expr) use self::emulated::{is_recorded, run_again, run_together_ag
 use self::programs::{Random, samples};
 use super::kernel;
 use super::writer::REGISTERS;
+use crate::expr::kernel::together::{can_be_together, of_many};
 
 /// The registers of the kernel's own in a part of a line.
 fn registers(part: &str) -> impl Iterator<Item = &str> {
@@ -87,5 +88,10 @@ proptest! {
         check_registers(&text);
         check_labels(&text);
         prop_assert_eq!(text, kernel(&program, &texts, (9, 0)).unwrap());
+        if can_be_together(&program) {
+            let text = kernel(&of_many(&program), &texts, (9, 0)).unwrap();
+            check_registers(&text);
+            check_labels(&text);
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, s
 use super::programs::{Random, samples};
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
+use crate::expr::kernel::together::{can_be_together, of_many};
 use crate::expr::program::Program;
 use crate::expr::ptx::kernel;
 
@@ -39,7 +40,10 @@ fn ptxas_takes_programs_of_all_types_and_layouts() {
     fs::create_dir_all(&folder).expect("a folder");
     let samples = samples();
     for seed in 0..PROGRAMS {
-        let Random { program, texts } = Random::new(seed, &samples);
+        let Random { mut program, texts } = Random::new(seed, &samples);
+        if seed % 3 == 0 && can_be_together(&program) {
+            program = of_many(&program);
+        }
         let (architecture, capability) = ARCHITECTURES[seed as usize % 2];
         let text = kernel(&program, &texts, capability).expect("a kernel");
         let errors = assemble(&ptxas, &folder.join(format!("{seed}.ptx")), architecture, &text);
