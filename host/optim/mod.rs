@@ -3,7 +3,9 @@
 //!
 //! An optimiser is of one array of parameters, and has what it keeps from step to step, on the device. A [step](Adam::step) reads
 //! and writes parameters and state once, in place, by one kernel ([`Adam`]'s counts by a second one, of one thread); nothing
-//! waits. What changes from step to step is on the device too: the count of steps, which Adam's corrections follow from, and the
+//! waits. [`step_all`] does the steps of many arrays together, by a launch for some tens of them.
+//!
+//! What changes from step to step is on the device too: the count of steps, which Adam's corrections follow from, and the
 //! learning rate. So a step that was recorded into a [`Graph`](crate::Graph), to which the optimiser is given like an array, is
 //! right each time that it is launched, and [`set_learning_rate`](Adam::set_learning_rate) of the graph's arguments holds from
 //! the next launch on.
