@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one operation on a thousand numbers takes the host until it is queued: a bare launch by the driver of a kernel that adds
+//! What one operation on a thousand numbers takes the host until it is queued: bare launches by the driver of a kernel that adds
 //! two arrays, and the library's ways to the same sum: `cargo bench --bench runtime -- calls`.
+//!
+//! The library's kernels may begin while the one before ends, which takes another call of the driver's than a plain launch does, and
+//! their context is made current for each. Both have rows of their own.
 //!
 //! So many calls in a row as the driver queues without waiting for the GPU, by the host's clock, without the wait behind them;
 //! medians of rounds in which the ways take turns. Results are compared.
 
-use std::ffi::{CStr, c_void};
-use std::ptr;
+use std::ffi::{CStr, c_uint, c_void};
+use std::mem;
+use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 use crate::driver::{self, check};
@@ -72,6 +76,15 @@ pub fn run() -> Result<()> {
     let mut ways = Vec::new();
     if let Some(bare) = &bare {
         ways.push(Way::new("cuLaunchKernel", || bare.launch(), || bare.synchronize()));
+        if let Some(launch) = launch_ex() {
+            let early = move || bare.launch_early(launch);
+            ways.push(Way::new("cuLaunchKernelEx", early, || bare.synchronize()));
+            let current = move || {
+                bare.make_current();
+                bare.launch_early(launch)
+            };
+            ways.push(Way::new("with its context current", current, || bare.synchronize()));
+        }
     }
     ways.push(Way::new("x.add_into(&y, out)", || x.add_into(&y, &mut eager), wait));
     ways.push(Way::new(
@@ -143,7 +156,35 @@ const KERNEL: &CStr = c"
 }
 ";
 
-/// Launches by the driver's own call, on a stream of their own. What is made is there until the program ends.
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct LaunchConfig {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: sys::CUstream,
+    attributes: *const [c_uint; 18],
+    count: c_uint,
+}
+
+/// `CUlaunchAttribute`: that the launch may begin early (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, 1).
+const EARLY: [c_uint; 18] = {
+    let mut attribute = [0; 18];
+    (attribute[0], attribute[2]) = (6, 1);
+    attribute
+};
+
+type LaunchEx =
+    unsafe extern "C" fn(*const LaunchConfig, sys::CUfunction, *mut *mut c_void, *mut *mut c_void) -> sys::Status;
+
+/// `cuLaunchKernelEx`, where the driver has it.
+fn launch_ex() -> Option<LaunchEx> {
+    let address = cuda_driver::address(c"cuLaunchKernelEx", (11, 8))?;
+    // SAFETY: the driver's function of that name, which has this type in cuda.h.
+    Some(unsafe { mem::transmute::<NonNull<c_void>, LaunchEx>(address) })
+}
+
+/// Launches by the driver's own calls, on a stream of their own. What is made is there until the program ends.
 struct Bare {
     stream: sys::CUstream,
     kernel: sys::CUfunction,
@@ -175,6 +216,33 @@ impl Bare {
         // SAFETY: the kernel takes such a block, whose arrays have room for the numbers of its threads.
         check(unsafe { sys::cuLaunchKernel(self.kernel, 1, 1, 1, 256, 1, 1, 0, self.stream, params, none) });
         Ok(())
+    }
+
+    /// As the library launches its kernels; this one does not wait for the one before, of which it needs nothing.
+    fn launch_early(&self, launch: LaunchEx) -> Result<()> {
+        let mut block = self.block;
+        let mut params: [*mut c_void; 1] = [(&raw mut block).cast()];
+        let config = LaunchConfig {
+            grid: [1; 3],
+            block: [256, 1, 1],
+            shared_bytes: 0,
+            stream: self.stream,
+            attributes: &EARLY,
+            count: 1,
+        };
+        // SAFETY: as above; the configuration and what it refers to live.
+        check(unsafe { launch(&config, self.kernel, params.as_mut_ptr(), ptr::null_mut()) });
+        Ok(())
+    }
+
+    /// As the library does ahead of each call of the driver.
+    fn make_current(&self) {
+        let mut current = ptr::null_mut();
+        // SAFETY: writes a handle, and takes the one that is current.
+        unsafe {
+            check(sys::cuCtxGetCurrent(&mut current));
+            check(sys::cuCtxSetCurrent(current));
+        }
     }
 
     fn synchronize(&self) -> Result<()> {
