@@ -3,7 +3,7 @@
 
 use ndarray::{Array2, Array3, Array4, array, s};
 use warpsmith::ops::{self, Precision};
-use warpsmith::optim::{Adam, LossScale, Sgd, clip_norm};
+use warpsmith::optim::{Adam, LossScale, Sgd, clip_norm, step_all};
 
 use super::*;
 
@@ -75,6 +75,15 @@ pub const WORK: &[(&str, Work)] = &[
         assert_eq!(x.max()?, 0.5);
         Adam::new(&x, 0.5)?.step(&mut x, &gradient)?;
         assert!(x.max()?.abs() < 1e-4);
+        Ok(())
+    }),
+    ("steps of several arrays together", |_, stream| {
+        let (mut x, mut y, gradient) = (ones(stream, 1000)?, ones(stream, 1000)?, ones(stream, 1000)?);
+        let mut adams = [Adam::new(&x, 0.5)?, Adam::new(&y, 0.5)?];
+        let [of_x, of_y] = &mut adams;
+        let steps = [of_x.defer_step(&mut x, &gradient)?, of_y.defer_step(&mut y, &gradient)?];
+        step_all(steps)?;
+        assert!((x.max()? - 0.5).abs() < 1e-4 && (y.min()? - 0.5).abs() < 1e-4);
         Ok(())
     }),
     ("norms of gradients and scales of losses", |_, stream| {
