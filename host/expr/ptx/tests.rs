@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 mod emulated;
+mod functions;
 mod machine;
 mod programs;
 mod ptxas;
 mod reading;
 mod texts;
+mod together;
 
 use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-pub(in crate::expr) use self::emulated::{is_recorded, run_again, run_together_again};
+pub(in crate::expr) use self::emulated::{is_recorded, run_again};
 use self::programs::{Random, samples};
+pub(in crate::expr) use self::together::run_together_again;
 use super::kernel;
 use super::writer::REGISTERS;
 use crate::expr::kernel::together::{can_be_together, of_many};

@@ -7,17 +7,14 @@ use std::cell::RefCell;
 use ndarray::{Array, Axis, Ix0, Ix3, s};
 use test_reference::emulator::{Emulator, Memory};
 
+use super::functions::{callees, native};
 use super::reading::read_again;
-use crate::backend::DeviceFnInfo;
 use crate::expr::kernel::pieces;
-use crate::expr::kernel::together::{Work, launches};
 use crate::expr::program::lower::Lowered;
-use crate::expr::program::{Form, MAX_ARGUMENTS, Program};
+use crate::expr::program::{Form, Program};
 use crate::expr::ptx::begin_with_last;
 use crate::expr::ptx::halves::Operation;
-use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::{Newer, entry};
-use crate::expr::ptx::writer::register_bits;
 use crate::expr::{self, Expr};
 use crate::{Device, DeviceArray, Generator, Result, Stream};
 
@@ -29,7 +26,7 @@ thread_local! {
 }
 
 /// The process's memory, which the simulated GPU's is.
-struct Host;
+pub(super) struct Host;
 
 impl Memory for Host {
     fn load(&mut self, address: u64, bytes: usize) -> u64 {
@@ -47,19 +44,6 @@ impl Memory for Host {
     }
 }
 
-/// Computes the device functions of a program, by their numbers.
-pub(super) fn native(functions: &[&'static DeviceFnInfo]) -> impl Fn(usize, [u64; MAX_ARGUMENTS]) -> u64 {
-    |number, arguments| {
-        let at = |k: usize| (&raw const arguments[k]).cast();
-        // Each for itself: a loop that is not optimised took a quarter of what the longest of these tests do.
-        let addresses: [*const (); MAX_ARGUMENTS] = [at(0), at(1), at(2), at(3), at(4), at(5)];
-        let mut result = 0u64;
-        // SAFETY: one number for each argument, and room for the result.
-        unsafe { (functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
-        result
-    }
-}
-
 /// Where a test wants programs, takes this one in place of its run.
 pub(in crate::expr) fn is_recorded(program: &Program) -> bool {
     PROGRAMS.with_borrow_mut(|programs| {
@@ -72,8 +56,7 @@ pub(in crate::expr) fn is_recorded(program: &Program) -> bool {
 
 /// Where a test wants it, computes the outputs once more by the kernel's text: they have the same bits.
 pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
-    let is_wanted = RUN.with_borrow(Option::is_some);
-    if !is_wanted {
+    if !is_run() {
         return;
     }
     let program = &lowered.program;
@@ -150,59 +133,21 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             blocks += read_again(lowered, &callees, &newer.operations, &wanted[0], &mut Host);
         }
     }
-    RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
+    count(blocks);
 }
 
-/// Where a test wants it, computes these once more by one kernel's text: they have the same bits.
-pub(in crate::expr) fn run_together_again(program: &Program, works: &[&Work<'_>]) {
-    if !RUN.with_borrow(Option::is_some) {
-        return;
-    }
-    let text = entry(program, &callees(program), &Newer::of(program, (7, 5))).expect("a kernel");
-    let native = native(&program.functions);
-    let emulator = Emulator::new(&text, &native);
-    let places = works.iter().flat_map(|(lowered, outputs)| {
-        let elements: usize = lowered.lengths.iter().product();
-        let bytes = move |output: usize| elements * program.types[usize::from(program.outputs[output])].bytes();
-        outputs
-            .iter()
-            .enumerate()
-            .map(move |(output, &address)| (address, bytes(output)))
-    });
-    let bytes = places.flat_map(|(address, bytes)| address..address + bytes as u64);
-    let wanted: Vec<(u64, u64)> = bytes.map(|address| (address, Host.load(address, 1) & 0xff)).collect();
-    // What is written in place is then computed once more: only what is not, is as it was.
-    let is_in_place = |(lowered, outputs): &&&Work<'_>| outputs.iter().any(|output| lowered.inputs.contains(output));
-    assert!(
-        !works.iter().any(|work| is_in_place(&work)),
-        "tests read what they do not write"
-    );
-    wanted.iter().for_each(|&(address, byte)| Host.store(address, 1, !byte));
-    let mut blocks = 0;
-    for (parameters, config) in launches(program, works) {
-        for x in 0..config.grid.x {
-            emulator.block((x, 0), config.block.x, &parameters, &mut Host);
-            blocks += 1;
-        }
-    }
-    for (address, byte) in wanted {
-        assert_eq!(Host.load(address, 1) & 0xff, byte, "{program:?}\n{text}");
-    }
-    RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
+/// Whether a test wants kernels to be run.
+pub(super) fn is_run() -> bool {
+    RUN.with_borrow(Option::is_some)
 }
 
-/// The program's functions, as the tests' machine calls them.
-fn callees(program: &Program) -> Vec<Callee<'static>> {
-    let functions = program.functions.iter().enumerate();
-    let native = functions.map(|(number, function)| Callee::Native {
-        number,
-        result: register_bits(function.result),
-    });
-    native.collect()
+/// So many blocks more were run.
+pub(super) fn count(blocks: usize) {
+    RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
 }
 
 /// Evaluates what `compute` makes, each kernel twice; gives the number of blocks.
-fn twice(compute: impl FnOnce(&Stream) -> Result<()>) -> usize {
+pub(super) fn twice(compute: impl FnOnce(&Stream) -> Result<()>) -> usize {
     RUN.set(Some(0));
     let device = Device::simulator();
     compute(device.default_stream()).expect("it is computed");
@@ -229,41 +174,6 @@ pub(super) fn softmax<'a>(x: &Expr<'a, f32, ndarray::Ix3>, axis: usize) -> Expr<
     let axis = Axis(axis);
     let e = (x - x.max_axis(axis).insert_axis(axis)).exp();
     &e / e.sum_axis(axis).insert_axis(axis)
-}
-
-/// Of lengths with and without vectors, with elements behind the last one, in more launches than one has room for; of views of two axes;
-/// of two forms, one of which one alone has; and of nothing.
-#[test]
-fn many_arrays_together() {
-    let blocks = twice(|stream| {
-        let lengths: Vec<usize> = (0..70).map(|k| [4, 1, 7, 64, 300, 0, 33][k % 7] + k / 7).collect();
-        let new = |len: &usize| numbers(stream, [1, 1, *len]);
-        let x: Vec<_> = lengths.iter().map(new).collect::<Result<_>>()?;
-        let mut out: Vec<_> = x
-            .iter()
-            .map(|x| DeviceArray::<f32, Ix3>::zeros(stream, x.raw_dim()))
-            .collect::<Result<_>>()?;
-        let factor = DeviceArray::from_ndarray(stream, &ndarray::arr0(0.5f32))?;
-        let several = x.iter().zip(&mut out).enumerate();
-        let several = several.map(|(k, (x, out))| (x.expr() * k as f32 + factor.expr()).defer_into(out));
-        expr::run_all(several.collect::<Result<Vec<_>>>()?)?;
-        for (k, (x, out)) in x.iter().zip(&out).enumerate() {
-            assert_eq!(out.to_ndarray()?, x.to_ndarray()? * k as f32 + 0.5);
-        }
-        let mut views = Vec::new();
-        let parts = x
-            .iter()
-            .map(|x| x.slice(s![.., .., ..;-1]))
-            .collect::<Result<Vec<_>>>()?;
-        for (k, (x, out)) in parts.iter().zip(&mut out).enumerate() {
-            views.push(match k {
-                3 => x.expr().abs().defer_into(out)?,
-                _ => (x.expr() + expr::index(x.raw_dim(), 2).cast::<f32>()).defer_into(out)?,
-            });
-        }
-        expr::run_all(views)
-    });
-    assert!(blocks > 0);
 }
 
 #[test]

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels that are many launches, run by the tests' machine: they give the bits of each launch.
+
+use ndarray::{Ix3, s};
+use test_reference::emulator::{Emulator, Memory};
+
+use super::emulated::{Host, count, is_run, numbers, twice};
+use super::functions::{callees, native};
+use crate::expr::kernel::together::{Work, launches};
+use crate::expr::program::Program;
+use crate::expr::ptx::kernel::{Newer, entry};
+use crate::{DeviceArray, Result, expr};
+
+/// Where a test wants it, computes these once more by one kernel's text: they have the same bits.
+pub(in crate::expr) fn run_together_again(program: &Program, works: &[&Work<'_>]) {
+    if !is_run() {
+        return;
+    }
+    let text = entry(program, &callees(program), &Newer::of(program, (7, 5))).expect("a kernel");
+    let native = native(&program.functions);
+    let emulator = Emulator::new(&text, &native);
+    let places = works.iter().flat_map(|(lowered, outputs)| {
+        let elements: usize = lowered.lengths.iter().product();
+        let bytes = move |output: usize| elements * program.types[usize::from(program.outputs[output])].bytes();
+        outputs
+            .iter()
+            .enumerate()
+            .map(move |(output, &address)| (address, bytes(output)))
+    });
+    let bytes = places.flat_map(|(address, bytes)| address..address + bytes as u64);
+    let wanted: Vec<(u64, u64)> = bytes.map(|address| (address, Host.load(address, 1) & 0xff)).collect();
+    // What is written in place is then computed once more: only what is not, is as it was.
+    let is_in_place = |(lowered, outputs): &&&Work<'_>| outputs.iter().any(|output| lowered.inputs.contains(output));
+    assert!(
+        !works.iter().any(|work| is_in_place(&work)),
+        "tests read what they do not write"
+    );
+    wanted.iter().for_each(|&(address, byte)| Host.store(address, 1, !byte));
+    let mut blocks = 0;
+    for (parameters, config) in launches(program, works) {
+        for x in 0..config.grid.x {
+            emulator.block((x, 0), config.block.x, &parameters, &mut Host);
+            blocks += 1;
+        }
+    }
+    for (address, byte) in wanted {
+        assert_eq!(Host.load(address, 1) & 0xff, byte, "{program:?}\n{text}");
+    }
+    count(blocks);
+}
+
+/// Of lengths with and without vectors, with elements behind the last one, in more launches than one has room for; of views of two axes;
+/// of two forms, one of which one alone has; and of nothing.
+#[test]
+fn many_arrays_together() {
+    let blocks = twice(|stream| {
+        let lengths: Vec<usize> = (0..70).map(|k| [4, 1, 7, 64, 300, 0, 33][k % 7] + k / 7).collect();
+        let new = |len: &usize| numbers(stream, [1, 1, *len]);
+        let x: Vec<_> = lengths.iter().map(new).collect::<Result<_>>()?;
+        let mut out: Vec<_> = x
+            .iter()
+            .map(|x| DeviceArray::<f32, Ix3>::zeros(stream, x.raw_dim()))
+            .collect::<Result<_>>()?;
+        let factor = DeviceArray::from_ndarray(stream, &ndarray::arr0(0.5f32))?;
+        let several = x.iter().zip(&mut out).enumerate();
+        let several = several.map(|(k, (x, out))| (x.expr() * k as f32 + factor.expr()).defer_into(out));
+        expr::run_all(several.collect::<Result<Vec<_>>>()?)?;
+        for (k, (x, out)) in x.iter().zip(&out).enumerate() {
+            assert_eq!(out.to_ndarray()?, x.to_ndarray()? * k as f32 + 0.5);
+        }
+        let mut views = Vec::new();
+        let parts = x
+            .iter()
+            .map(|x| x.slice(s![.., .., ..;-1]))
+            .collect::<Result<Vec<_>>>()?;
+        for (k, (x, out)) in parts.iter().zip(&mut out).enumerate() {
+            views.push(match k {
+                3 => x.expr().abs().defer_into(out)?,
+                _ => (x.expr() + expr::index(x.raw_dim(), 2).cast::<f32>()).defer_into(out)?,
+            });
+        }
+        expr::run_all(views)
+    });
+    assert!(blocks > 0);
+}
