@@ -33,8 +33,9 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// exponentials, that of [`sum`](Self::sum), of `f32` that are read twice three times that, and one rounding.
     ///
     /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` and 16,384 `f64` once, of longer ones what is
-    /// behind these three times; of more than 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768
-    /// of 16 bits twice. Across, `f32` are read by two kernels.
+    /// behind these three times, where a block has no shared memory for it, as GPUs of data centres from Ampere on have; of more than
+    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Across, `f32` are read by two
+    /// kernels.
     ///
     /// # Errors
     ///

@@ -205,15 +205,18 @@ impl<'s, 'a> Reducing<'s, 'a> {
             is_row: self.is_row,
             in_parts: parts.0 > 1,
             is_whole: row_len.is_multiple_of(step) && (parts.0 == 1 || parts.1.is_multiple_of(step)),
+            is_stashed: false,
         });
         let axes = match form {
             Form::Rows { .. } => vec![self.rows, self.reduced],
             Form::Columns { .. } => vec![self.reduced, self.rows],
         };
-        Lowered {
+        let mut lowered = Lowered {
             parts,
             ..self.steps.finish(axes, outputs)
-        }
+        };
+        lowered.suit_shared_memory();
+        lowered
     }
 }
 

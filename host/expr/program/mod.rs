@@ -7,6 +7,7 @@
 pub(in crate::expr) mod interpret;
 mod layouts;
 pub(in crate::expr) mod lower;
+pub(in crate::expr) mod stashed;
 mod streamed;
 
 use cuda_std::scalar::ScalarType;
@@ -120,6 +121,9 @@ pub(crate) struct Reduce {
     pub in_parts: bool,
     /// Whether every thread has as many elements of each part of a row as [`Form::step`] says, again and again.
     pub is_whole: bool,
+    /// Whether what a row has behind the elements in registers is brought to shared memory ahead of the passes that read it: the
+    /// inputs that are [read again](Program::read_again).
+    pub is_stashed: bool,
 }
 
 /// What is combined: of each element `types.len()` numbers.
@@ -290,13 +294,7 @@ impl Program {
     pub(crate) fn words(&self, varies: &[bool], stored: &[Value]) -> Words {
         let passes = self.passes();
         let last = passes.iter().copied().max().unwrap_or(0);
-        let wanted = |pass: u8| {
-            let folds = (0..self.folds.len()).filter(|&fold| self.fold_pass(fold, &passes) == pass);
-            let elements = folds
-                .flat_map(|fold| self.folds[fold].elements.iter().copied())
-                .collect::<Vec<_>>();
-            [&elements[..], if pass == last { stored } else { &[] }].concat()
-        };
+        let wanted = |pass: u8| self.wanted(pass, &passes, stored);
         // The pass that computes each step, and the last one that takes it.
         let (mut first, mut until) = (vec![None; self.steps.len()], vec![0; self.steps.len()]);
         for pass in 0..=last {
@@ -326,6 +324,49 @@ impl Program {
             kept: (0..=last).map(kept).max().unwrap_or(0),
             late: (1..=last).map(late).max().unwrap_or(0),
         }
+    }
+
+    /// The steps that a pass gives of each element, by the passes of the steps; those of `stored` are stored.
+    fn wanted(&self, pass: u8, passes: &[u8], stored: &[Value]) -> Vec<Value> {
+        let folds = self.folds.iter().enumerate();
+        let folds = folds.filter(|(fold, _)| self.fold_pass(*fold, passes) == pass);
+        let elements = folds.flat_map(|(_, fold)| fold.elements.iter().copied());
+        let is_last = passes.iter().max() == Some(&pass);
+        let stored = stored.iter().copied().filter(|_| is_last);
+        elements.chain(stored).collect()
+    }
+
+    /// The passes that take each input.
+    fn passes_of_inputs(&self) -> Vec<Vec<u8>> {
+        let is_row = self.reduce.iter().flat_map(|reduce| &reduce.is_row);
+        let stored = self.outputs.iter().zip(is_row);
+        let stored: Vec<Value> = stored.filter(|(_, is_row)| !**is_row).map(|(&step, _)| step).collect();
+        let passes = self.passes();
+        let mut of_inputs = vec![Vec::new(); self.inputs.len()];
+        for pass in 0..=passes.iter().copied().max().unwrap_or(0) {
+            let wanted = self.wanted(pass, &passes, &stored);
+            let needed = self.needed(wanted.into_iter(), |step| self.arguments(&self.steps[step]));
+            for (step, _) in self.steps.iter().zip(needed).filter(|(_, needed)| *needed) {
+                if let Step::Input(input) = step {
+                    of_inputs[usize::from(*input)].push(pass);
+                }
+            }
+        }
+        of_inputs
+    }
+
+    /// The inputs with an element for each of a row, side by side, that more than one pass takes.
+    pub(crate) fn read_again(&self) -> Vec<usize> {
+        let of_inputs = self.passes_of_inputs();
+        let is_again = |input: &usize| of_inputs[*input].len() > 1 && self.inputs[*input].layout == Layout::Rows;
+        (0..self.inputs.len()).filter(is_again).collect()
+    }
+
+    /// Whether there is such an input that a later pass takes alone, as a norm's weights.
+    pub(crate) fn reads_late(&self) -> bool {
+        let both = self.inputs.iter().zip(self.passes_of_inputs());
+        both.into_iter()
+            .any(|(input, passes)| input.layout == Layout::Rows && matches!(passes[..], [pass] if pass > 0))
     }
 
     /// For each step, how many reductions there are one after another ahead of it: it can be computed when so many passes over

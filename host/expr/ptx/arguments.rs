@@ -5,6 +5,7 @@ use kernels_gpu::transpose::Extent;
 
 use super::{MOST, order, vector_len};
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
+use crate::expr::program::stashed::stash_len;
 use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, Vectors, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
@@ -530,7 +531,13 @@ pub(in crate::expr) fn reading_parameters(program: &Program, arguments: &Argumen
 pub(in crate::expr) fn config(program: &Program, lengths: &[usize], parts: Parts) -> LaunchConfig {
     let shares = Shares::new(program, lengths, parts);
     match &program.reduce {
-        Some(reduce) => LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce.form)),
+        Some(reduce) => LaunchConfig {
+            dynamic_shared: match reduce.is_stashed {
+                true => stash_len(program, lengths[lengths.len() - 1]).unwrap_or(0),
+                false => 0,
+            },
+            ..LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce.form))
+        },
         None => LaunchConfig::for_len(shares.count, threads(program)),
     }
 }
@@ -585,6 +592,7 @@ mod tests {
             is_row: vec![false],
             in_parts: false,
             is_whole: true,
+            is_stashed: false,
         };
         let whole = Parts {
             count: 1,

@@ -10,7 +10,7 @@ use super::inline::Callee;
 use super::link::{Least, Linked, link};
 use super::module::Module;
 use super::order::Axis;
-use super::reduce::{Folding, has_extremes};
+use super::reduce::{Folding, NAME_OF_STASH, STASH, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::stream::Streaming;
 use super::together::Given;
@@ -54,6 +54,8 @@ pub(super) struct Newer {
     has_streams: bool,
     /// Whether elements are loaded that the first-level cache is not to keep.
     once: bool,
+    /// Whether rows are [stashed](super::reduce).
+    is_stashed: bool,
 }
 
 /// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
@@ -70,6 +72,7 @@ impl Newer {
                 .as_ref()
                 .is_some_and(|reduce| reduce.form.has_large_columns())
                 && capability >= POLICIES.0,
+            is_stashed: program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed) && capability >= STASH.0,
         }
     }
 
@@ -78,6 +81,7 @@ impl Newer {
         let is_newer = self.has_extremes || self.operations.iter().flatten().any(Operation::is_newer);
         match self.has_streams || self.once {
             true => Some(POLICIES),
+            false if self.is_stashed => Some(STASH),
             false => is_newer.then_some(AMPERE),
         }
     }
@@ -102,6 +106,7 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
         streaming: None,
         once: newer.once,
         given: Given::Alone,
+        is_stashed: newer.is_stashed,
     };
     if program.together {
         kernel.given = Given::find(&block, &mut writer);
@@ -121,8 +126,12 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
     };
     let blocks = blocks.map_or(String::new(), |blocks| format!(".minnctapersm {blocks}\n"));
     let size = if program.together { MOST_PARAMETERS } else { block.size };
+    let stash = match newer.is_stashed {
+        true => format!(".extern .shared .align 16 .b8 {NAME_OF_STASH}[];\n"),
+        false => String::new(),
+    };
     Ok(format!(
-        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{size}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
+        "{stash}.visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{size}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
         writer.finish()
     ))
 }
@@ -135,6 +144,7 @@ pub(super) struct Kernel<'a> {
     pub streaming: Option<Streaming>,
     pub once: bool,
     pub given: Given,
+    pub is_stashed: bool,
 }
 
 impl Kernel<'_> {
@@ -388,6 +398,7 @@ impl Kernel<'_> {
             streaming,
             once,
             given,
+            ..
         } = *self;
         Elements {
             program,
@@ -399,6 +410,7 @@ impl Kernel<'_> {
             streaming,
             once,
             given,
+            stashed: None,
             turned: None,
         }
     }

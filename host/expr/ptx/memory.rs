@@ -27,6 +27,28 @@ pub(super) enum Hint {
 
 /// Loads `len` neighbours at `address`, a multiple of their size together: 1 to 16 elements, at most 16 bytes.
 pub(super) fn load(ty: ScalarType, len: usize, address: Register, hint: Hint, writer: &mut Writer) -> Loaded {
+    match hint {
+        Hint::None => load_by("ld.global", "", (ty, len), address, writer),
+        Hint::Policy(policy) => {
+            let behind = format!(", {policy}");
+            load_by("ld.global.L2::cache_hint", &behind, (ty, len), address, writer)
+        }
+        Hint::Once => load_by("ld.global.L1::no_allocate", "", (ty, len), address, writer),
+    }
+}
+
+/// The same in shared memory, where an address has 32 bits.
+pub(super) fn load_shared(ty: ScalarType, len: usize, address: Register, writer: &mut Writer) -> Loaded {
+    load_by("ld.shared", "", (ty, len), address, writer)
+}
+
+fn load_by(
+    opcode: &str,
+    behind: &str,
+    (ty, len): (ScalarType, usize),
+    address: Register,
+    writer: &mut Writer,
+) -> Loaded {
     let (count, access) = accesses(ty, len);
     let new = |writer: &mut Writer| {
         if ty.bytes() == 8 {
@@ -38,13 +60,7 @@ pub(super) fn load(ty: ScalarType, len: usize, address: Register, hint: Hint, wr
     let registers: Vec<Register> = (0..count).map(|_| new(writer)).collect();
     // Smaller than a register, `.u` says that the upper bits become 0.
     let all = list(&registers);
-    match hint {
-        Hint::None => writer.line(format_args!("ld.global{access} {all}, [{address}]")),
-        Hint::Policy(policy) => writer.line(format_args!(
-            "ld.global.L2::cache_hint{access} {all}, [{address}], {policy}"
-        )),
-        Hint::Once => writer.line(format_args!("ld.global.L1::no_allocate{access} {all}, [{address}]")),
-    }
+    writer.line(format_args!("{opcode}{access} {all}, [{address}]{behind}"));
     Loaded { ty, len, registers }
 }
 

@@ -61,6 +61,7 @@ pub(super) use arguments::{Arguments, Parts, TILE_ROWS, config, has_tiles, param
 pub(super) use kernel::kernel;
 pub(super) use order::begin_with_last;
 pub(super) use reading::{FIRST, reading};
+pub(super) use reduce::STASH;
 #[cfg(test)]
 pub(super) use tests::{is_recorded, run_again, run_together_again};
 pub(super) use turned::MOST_TURNED;

@@ -264,6 +264,7 @@ impl<'a> Entry<'a> {
             streaming: None,
             once: false,
             given: Given::Alone,
+            is_stashed: false,
         });
         let body = Rewriting::new(self, copied, called)?.write()?;
         Ok(self.head(&block)? + "{\n" + &body + "}\n")

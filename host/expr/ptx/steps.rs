@@ -5,6 +5,7 @@
 //! done once; each of the others for all elements before the next one, which leaves the processor independent work.
 
 use cuda_std::scalar::ScalarType;
+use rustc_hash::FxHashMap;
 
 use super::Malformed;
 use super::arguments::Block;
@@ -55,9 +56,14 @@ pub(super) struct Elements<'a> {
     /// Whether neighbours are loaded that nobody reads again soon.
     pub once: bool,
     pub given: Given,
+    /// Where inputs are in shared memory.
+    pub stashed: Option<&'a Stashed>,
     /// What a thread loads for others, where inputs are [turned](Layout::Turned).
     pub turned: Option<&'a Turned>,
 }
+
+/// Of inputs in shared memory the address of each span.
+pub(super) type Stashed = FxHashMap<usize, Vec<Register>>;
 
 /// An input's elements: of each span, or one.
 pub(super) type Inputs = Vec<Vec<Loaded>>;
@@ -249,6 +255,12 @@ impl Elements<'_> {
         match self.program.inputs[input].layout {
             Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, Hint::None, writer)],
             Layout::Rows => {
+                if let Some(addresses) = self.stashed.and_then(|stashed| stashed.get(&input)) {
+                    let both = self.spans.iter().zip(addresses);
+                    return both
+                        .map(|(span, &address)| memory::load_shared(ty, span.len, address, writer))
+                        .collect();
+                }
                 let load = |span: &Span| {
                     let address = element(row, span.column, ty, writer);
                     self.load_in_rows(input, span.len, address, writer)

@@ -6,6 +6,7 @@ mod machine;
 mod programs;
 mod ptxas;
 mod reading;
+mod stashed;
 mod texts;
 mod together;
 

@@ -45,7 +45,9 @@ enum Action {
     ShuffleButterfly,
     Load(Space, Shape),
     Store(Space, Shape),
-    /// What only a cache notices.
+    /// From global to shared memory, at once.
+    Copy,
+    /// What only a cache notices, or what waits for what is done at once.
     Nothing,
     /// A device function, by its number.
     Native(usize),
@@ -53,6 +55,9 @@ enum Action {
     Split(u32),
     Compute(fn([u64; MAX_OPERANDS]) -> u64),
 }
+
+/// The most shared memory of a block beside its own.
+const MOST_SHARED: usize = 227 << 10;
 
 /// The most operands that a computed number has.
 const MAX_OPERANDS: usize = 3;
@@ -102,10 +107,10 @@ struct Thread {
 impl<'a> Emulator<'a> {
     /// Of a text with an entry, whose device functions `native` computes.
     pub fn new(text: &str, native: Native<'a>) -> Self {
-        let (_, body) = text.split_once("\n{\n").expect("a body");
+        let (head, body) = text.split_once("\n{\n").expect("a body");
         let lines: Vec<&str> = body.lines().take_while(|line| *line != "}").map(str::trim).collect();
         let mut labels = HashMap::new();
-        let mut shared = 0;
+        let mut shared = 0usize;
         let mut kept = Vec::new();
         for line in lines {
             if let Some(label) = line.strip_suffix(':') {
@@ -120,8 +125,13 @@ impl<'a> Emulator<'a> {
                 kept.push(line.trim_end_matches(';'));
             }
         }
+        // How much more there is a launch says; here it is as much as a GPU has.
+        let stash = shared.next_multiple_of(16);
+        if head.contains(".extern .shared") {
+            shared = stash + MOST_SHARED;
+        }
         let mut registers = HashMap::new();
-        let parse = |line| Line::parse(line, &labels, &mut registers);
+        let parse = |line| Line::parse(line, &labels, stash, &mut registers);
         let lines = kept.into_iter().map(parse).collect();
         Self {
             lines,
@@ -284,6 +294,16 @@ impl<'a> Emulator<'a> {
                     thread.set(to, loaded);
                 }
             }
+            Action::Copy => {
+                let [to, from, bytes] = [0, 1, 2].map(|k| thread.value(operands[k], block));
+                assert!(
+                    (to | from).is_multiple_of(bytes),
+                    "{bytes} bytes from {from} to {to} are not aligned"
+                );
+                for k in 0..bytes {
+                    shared[(to + k) as usize] = memory.load(from + k, 1) as u8;
+                }
+            }
             Action::Nothing => {}
             Action::Native(number) => {
                 let mut values = [0u64; MAX_ARGUMENTS];
@@ -364,7 +384,8 @@ impl Action {
             "shfl.sync.down.b32" => Self::ShuffleDown,
             "shfl.sync.idx.b32" => Self::ShuffleTo,
             "shfl.sync.bfly.b32" => Self::ShuffleButterfly,
-            "applypriority.global.L2::evict_normal" => Self::Nothing,
+            "applypriority.global.L2::evict_normal" | "cp.async.wait_all" => Self::Nothing,
+            _ if opcode.starts_with("cp.async.") => Self::Copy,
             _ if opcode.starts_with("st.") => Self::Store(Space::of(opcode), Shape::of(opcode)),
             _ if opcode.starts_with("ld.") => Self::Load(Space::of(opcode), Shape::of(opcode)),
             "mov.b64" if is_split => Self::Split(32),
@@ -532,7 +553,12 @@ impl Thread {
 }
 
 impl Line {
-    fn parse<'a>(line: &'a str, labels: &HashMap<&str, usize>, registers: &mut HashMap<&'a str, usize>) -> Self {
+    fn parse<'a>(
+        line: &'a str,
+        labels: &HashMap<&str, usize>,
+        stash: usize,
+        registers: &mut HashMap<&'a str, usize>,
+    ) -> Self {
         let guarded = line.strip_prefix('@').and_then(|line| line.split_once(' '));
         let (guard, line) = guarded.map_or((None, line), |(guard, line)| (Some(guard), line));
         let (opcode, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -549,6 +575,7 @@ impl Line {
             "%tid.x" => Operand::Thread,
             // Shared memory begins at 0, and so do the parameters.
             "folded" | "turned" | "expression_param_0" => Operand::Number(0),
+            "stash" => Operand::Number(stash as u64),
             _ if labels.contains_key(word) => Operand::Label(labels[word]),
             _ => match word.split_once('+') {
                 Some((base, offset)) => {

@@ -4,7 +4,8 @@
 //! Where a row lies along the last axis, a warp or a part of one has it, or a block. Its threads have groups of neighbours in
 //! turn. If a row is not too long, all of it is in registers at once, and is read once, however many reductions one after
 //! another there are. Else threads go through the row, or what of it is not in registers, in a loop, for each reduction that
-//! depends on another one once more, and find it in the cache. A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
+//! depends on another one once more, and find it in the cache, or in shared memory, where that has room
+//! ([`stash`]). A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
 //! block by way of shared memory. Everybody has the row's numbers then, and computes what they are needed for.
 //!
 //! Where neighbours belong to different rows, a warp has as many rows side by side, and the warps of a block share the elements.
@@ -13,6 +14,7 @@
 
 mod columns;
 mod rows;
+mod stash;
 
 use crate::expr::graph::function::{self, Binary};
 use crate::expr::program::{Combine, Fold, Form, GROUP, Program, Reduce, Step, Value};
@@ -23,6 +25,9 @@ use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::Values;
 use crate::expr::ptx::writer::{Register, Writer, register_bits};
 use cuda_std::scalar::ScalarType;
+
+pub(super) use stash::NAME as NAME_OF_STASH;
+pub(in crate::expr) use stash::STASH;
 
 /// The name of the shared memory.
 const SHARED: &str = "folded";

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows along the last axis: by a warp or a part of one, or by a block.
 
+use super::stash::Stash;
 use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
 use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
 use crate::expr::program::{Fold, GROUP, WARP_LOG2, Words};
 use crate::expr::ptx::arguments::rows_of_block;
 use crate::expr::ptx::order::Axis;
-use crate::expr::ptx::steps::{Row, Span, Values, element};
+use crate::expr::ptx::steps::{Elements, Row, Span, Values, element};
 use crate::expr::ptx::writer::{Register, Writer};
 use crate::expr::ptx::{Malformed, memory, vector_len};
 
 /// What a thread knows of its row.
-struct Place {
-    row: Row,
+pub(super) struct Place {
+    pub row: Row,
     /// The number of the row, and whether there is one; without a predicate there is.
     number: Register,
     exists: Option<Register>,
     /// Whether the thread stores the row's numbers.
     stores: Register,
     /// The thread among those of the row.
-    lane: Register,
+    pub lane: Register,
     /// Where its part begins and ends.
     begin: Register,
-    end: Register,
+    pub end: Register,
+    /// Where those begin that are not in registers, and where they are from pass to pass.
+    pub behind: Register,
+    stash: Option<Stash>,
 }
 
 /// Some of a thread's elements, where it has all of them at once.
@@ -50,8 +54,14 @@ impl Folding<'_> {
         (held, looped): (usize, usize),
         writer: &mut Writer,
     ) -> Result<(), Malformed> {
-        let place = self.place(lanes_log2, writer);
+        let mut place = self.place(lanes_log2, writer);
         let mut values: Values = vec![Vec::new(); self.kernel.program.steps.len()];
+        if looped > 0 {
+            let of_registers = (held << lanes_log2) * GROUP;
+            place.behind = writer.new_word("add.s32", format_args!("{}, {of_registers}", place.begin));
+            place.stash = self.stash(&place, lanes_log2, writer);
+        }
+        let mut is_there = false;
         let mut parts = match held {
             0 => Vec::new(),
             _ => self.parts(&place, (held, lanes_log2), looped == 0, writer),
@@ -72,8 +82,18 @@ impl Folding<'_> {
                 self.at_once(&place, parts, (&folds, &mut chains), &elements, &mut values, writer)?;
             }
             if looped > 0 {
-                let groups = (held, looped, lanes_log2, pass);
-                self.looped(&place, groups, (&folds, &mut chains), &elements, &mut values, writer)?;
+                if place.stash.is_some() && !is_there {
+                    Stash::wait(writer);
+                    is_there = true;
+                }
+                // Where nothing is in registers any more, several groups wait together for what they read then.
+                let looped = match &place.stash {
+                    Some(stash) if !elements.is_empty() => stash.groups,
+                    _ => looped,
+                };
+                let groups = (looped, lanes_log2, pass);
+                let folds = (&folds[..], &mut chains);
+                self.looped(&place, groups, folds, &elements, &mut values, writer)?;
             }
             let mut numbers = Vec::with_capacity(folds.len());
             for (&fold, chains) in folds.iter().zip(&chains) {
@@ -138,6 +158,8 @@ impl Folding<'_> {
             lane,
             begin,
             end,
+            behind: begin,
+            stash: None,
         }
     }
 
@@ -145,7 +167,8 @@ impl Folding<'_> {
     fn parts(&self, place: &Place, groups: (usize, u8), are_all: bool, writer: &mut Writer) -> Vec<Part> {
         // Fewer groups would not be enough: none but the last goes beyond the row. The loads of those that may have to know, each
         // in its turn, where they are, and ptxas lets each wait for the one before when it has no registers for that.
-        let spans = self.spans(place, place.begin, groups, groups.0 - usize::from(are_all), writer);
+        let ragged = groups.0 - usize::from(are_all && !self.reduce.is_whole);
+        let spans = self.spans(place, place.begin, groups, ragged, writer);
         // What is only combined, and what later passes read, is in no register any more when the next groups have their turn.
         let Words { kept, late } = self.words(place);
         let room = MOST_WITH_LATE.saturating_sub(groups.0 * GROUP * kept);
@@ -166,9 +189,15 @@ impl Folding<'_> {
         program.words(&self.kernel.elements_of(&place.row, &[]).varying(), &stored)
     }
 
+    /// Whether all threads have elements of so many groups, again and again.
+    pub(super) fn is_whole(&self, groups: usize) -> bool {
+        let step = self.reduce.form.lanes() * groups;
+        self.reduce.is_whole && self.reduce.form.step().is_multiple_of(step)
+    }
+
     /// The groups of a thread from `start` on, those beyond the row as the part's first elements: of those from `ragged` on some
     /// threads may have such.
-    fn spans(
+    pub(super) fn spans(
         &self,
         place: &Place,
         start: Register,
@@ -184,7 +213,7 @@ impl Folding<'_> {
             for k in (0..GROUP).step_by(len) {
                 let offset = (group << lanes_log2) * GROUP + k;
                 let column = writer.new_word("add.s32", format_args!("{own}, {offset}"));
-                if self.reduce.is_whole || group < ragged {
+                if group < ragged {
                     let exists = None;
                     spans.push(Span { column, len, exists });
                     continue;
@@ -257,7 +286,7 @@ impl Folding<'_> {
     fn looped(
         &self,
         place: &Place,
-        (held, groups, lanes_log2, pass): (usize, usize, u8, u8),
+        (groups, lanes_log2, pass): (usize, u8, u8),
         (folds, chains): (&[usize], &mut Vec<[Numbers; GROUP]>),
         elements: &[usize],
         values: &mut Values,
@@ -275,18 +304,23 @@ impl Folding<'_> {
                 _ => writer.new_word("mov.b32", *number),
             };
         }
-        let start = writer.new_word(
-            "add.s32",
-            format_args!("{}, {}", place.begin, (held << lanes_log2) * GROUP),
-        );
+        let start = writer.new_word("mov.b32", place.behind);
+        let stash = place.stash.as_ref();
+        let at = stash.map(|stash| stash.begin(writer));
         writer.mark(format_args!("$pass_{pass}:"));
         let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
         writer.line(format_args!("@{is_over} bra $passed_{pass}"));
-        let spans = self.spans(place, start, (groups, lanes_log2), 0, writer);
+        let ragged = if self.is_whole(groups) { groups } else { 0 };
+        let spans = self.spans(place, start, (groups, lanes_log2), ragged, writer);
         let mut of_elements = values.clone();
-        self.kernel
-            .elements_of(&place.row, &spans)
-            .compute(&own, &mut of_elements, writer)?;
+        let stashed = stash
+            .zip(at)
+            .map(|(stash, at)| stash.at(at, &spans, lanes_log2, writer));
+        let of_spans = Elements {
+            stashed: stashed.as_ref(),
+            ..self.kernel.elements_of(&place.row, &spans)
+        };
+        of_spans.compute(&own, &mut of_elements, writer)?;
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
         self.store_elements(place, &spans, elements, &of_elements, writer);
@@ -294,10 +328,13 @@ impl Folding<'_> {
         for (to, from) in both.flat_map(|(to, from)| to.iter().zip(from)) {
             writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
         }
-        writer.line(format_args!(
-            "add.s32 {start}, {start}, {}",
-            (groups << lanes_log2) * GROUP
-        ));
+        match stash.zip(at) {
+            Some((stash, at)) => stash.step(start, at, (groups, lanes_log2), writer),
+            None => {
+                let step = (groups << lanes_log2) * GROUP;
+                writer.line(format_args!("add.s32 {start}, {start}, {step}"));
+            }
+        }
         writer.line(format_args!("bra.uni $pass_{pass}"));
         writer.mark(format_args!("$passed_{pass}:"));
         Ok(())

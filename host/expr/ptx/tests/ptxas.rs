@@ -10,6 +10,7 @@ use ndarray::{Axis, s};
 
 use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax, turned_arrays};
 use super::programs::{Random, samples};
+use super::stashed::rows_in_shared_memory;
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
 use crate::expr::kernel::together::{can_be_together, of_many};
@@ -131,6 +132,18 @@ fn ptxas_takes_random_numbers() {
 #[cfg_attr(sim_only, ignore = "wants device code")]
 fn ptxas_takes_norms() {
     check_library("norms", &programs(norms), 0);
+}
+
+/// Rows in shared memory, and, for GPUs that do not copy there, in loops.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn ptxas_takes_rows_in_shared_memory() {
+    let programs = programs(rows_in_shared_memory);
+    let both: Vec<_> = programs
+        .iter()
+        .flat_map(|program| [program.clone(), program.clone()])
+        .collect();
+    check_library("stashed", &both, 0);
 }
 
 /// The kernels of these programs with the library's own functions are sound, and have no more than

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows that are longer than what a block has in registers, and stay in its shared memory from pass to pass.
+//!
+//! What is combined with what is as it would be without, so that a program gives the same bits where there is no such memory.
+
+use super::lower::Lowered;
+use super::{Form, GROUP, MOST_WARPS_LOG2, Program};
+use crate::expr::graph::Array;
+use crate::expr::plan::GROUPS;
+use crate::expr::ptx;
+
+/// The bytes that a block may have on GPUs for which rows are [at hand](Lowered::is_at_hand): those of compute capability 8.0 and 9.0.
+const AT_HAND: usize = 160 << 10;
+
+/// Bytes for a number of each warp.
+const OF_WARPS: usize = 8 << MOST_WARPS_LOG2;
+
+impl Lowered<'_> {
+    /// Says of the program whether its device has shared memory for what it reads again.
+    pub(super) fn suit_shared_memory(&mut self) {
+        let form = self.program.reduce.as_ref().map(|reduce| reduce.form);
+        if !matches!(form, Some(Form::Rows { looped: 1.., .. })) {
+            return;
+        }
+        let room = self.arrays.first().map_or(0, room);
+        let has_room = self.stash().is_some_and(|bytes| bytes <= room);
+        let is_stashed = has_room && self.program.aligned;
+        if let Some(reduce) = &mut self.program.reduce {
+            reduce.is_stashed = is_stashed;
+        }
+    }
+
+    /// Whether rows are read once, where a GPU has shared memory for them: the same on every device.
+    pub(in crate::expr) fn is_at_hand(&self) -> bool {
+        let is_in_registers = |form: Form| matches!(form, Form::Rows { looped: 0, .. });
+        let form = self.program.reduce.as_ref().map(|reduce| reduce.form);
+        let has_vectors = self.lengths[self.lengths.len() - 1].is_multiple_of(GROUP);
+        form.is_some_and(is_in_registers) || has_vectors && self.stash().is_some_and(|bytes| bytes <= AT_HAND)
+    }
+
+    /// The bytes that a block brings to shared memory, with those for its warps, if it does: of elements of one size, no part of
+    /// which is in registers only where they are words. Of shorter ones two blocks at a time find what they read in the cache.
+    fn stash(&self) -> Option<usize> {
+        let program = &self.program;
+        let again = program.read_again();
+        let bytes = |input: usize| program.inputs[input].ty.bytes();
+        let first = bytes(*again.first()?);
+        let is_alike = again.iter().all(|&input| bytes(input) == first);
+        let least = match program.reduce.as_ref()?.form {
+            Form::Rows { held: 0, .. } => WORD,
+            _ => WORD / ptx::vector_len(program),
+        };
+        let numbers: usize = program.folds.iter().map(|fold| fold.combine.types.len()).sum();
+        let len = stash_len(program, self.lengths[self.lengths.len() - 1])?;
+        (is_alike && first >= least && self.parts.0 == 1).then_some(len + numbers * OF_WARPS)
+    }
+}
+
+/// The least bytes that a thread copies to shared memory at a time, without registers.
+const WORD: usize = 4;
+
+/// The groups of a thread that are copied at a time, and that the last pass has at a time, if a program's rows are read in a loop:
+/// more where that waits for others that it reads.
+pub(in crate::expr) fn stash_groups(program: &Program) -> Option<usize> {
+    match program.reduce.as_ref()?.form {
+        Form::Rows { looped: 0, .. } | Form::Columns { .. } => None,
+        Form::Rows { looped, .. } if program.reads_late() => Some(GROUPS.max(looped.into())),
+        Form::Rows { looped, .. } => Some(looped.into()),
+    }
+}
+
+/// The bytes of what a row of that length has behind the elements in registers, if it is read in a loop: of whole
+/// [groups](stash_groups).
+pub(in crate::expr) fn stash_len(program: &Program, row_len: usize) -> Option<usize> {
+    let form = program.reduce.as_ref()?.form;
+    let step = stash_groups(program)? * form.lanes();
+    let in_registers = match form {
+        Form::Rows { held, .. } => usize::from(held) * form.lanes(),
+        Form::Columns { .. } => 0,
+    };
+    let again = program.read_again().into_iter();
+    let bytes: usize = again.map(|input| program.inputs[input].ty.bytes()).sum();
+    Some(row_len.saturating_sub(in_registers).next_multiple_of(step) * bytes)
+}
+
+/// The shared memory of a block on the device on which that array is, if it has instructions that copy to it.
+fn room(array: &Array<'_>) -> usize {
+    let device = array.stream().backend().properties();
+    match device.compute_capability {
+        // The simulated GPU has it in tests, which run kernels' texts too.
+        None if cfg!(test) => AT_HAND,
+        Some(capability) if capability >= ptx::STASH.0 => device.shared_memory_per_block_optin as usize,
+        _ => 0,
+    }
+}
