@@ -166,13 +166,23 @@ pub(super) fn check_shape(operation: &'static str, shape: &[usize], wanted: &[us
 
 /// Computes the roots, all of the outputs' shape, into outputs in C order.
 pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
-    for root in roots {
-        if let Some(array) = &root.home {
-            array.stream().check_device("eval", stream)?;
-        }
-    }
+    check_devices(stream, roots)?;
     if outputs[0].shape().contains(&0) {
         return Ok(());
     }
     plan::run(stream, roots, outputs)
+}
+
+/// Computes roots by [one kernel](plan::run_at_hand), if one does that; else it is false.
+pub(super) fn run_at_hand(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<bool> {
+    check_devices(stream, roots)?;
+    match outputs[0].shape().contains(&0) {
+        true => Ok(false),
+        false => plan::run_at_hand(stream, roots, outputs),
+    }
+}
+
+fn check_devices(stream: &Stream, roots: &[&Arc<Node<'_>>]) -> Result<()> {
+    let mut homes = roots.iter().filter_map(|root| root.home.as_ref());
+    homes.try_for_each(|array| array.stream().check_device("eval", stream))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cross-entropy of logits and labels, and its gradient.
 
+use std::array::from_fn;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
@@ -12,12 +13,12 @@ use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_typ
 use crate::array::DeviceArray;
 use crate::error::Result as OnDevice;
 use crate::expr::Expr;
-use crate::expr::eval::{dim, home, run};
+use crate::expr::eval::{dim, home, run, run_at_hand};
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Binary, Ternary, Unary};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
-use crate::expr::graph::{Node, Part, binary, cast, ternary, unary, with_type};
+use crate::expr::graph::{Elements, Node, Part, binary, cast, ternary, unary, with_type};
 use crate::expr::operand::Operand;
 use crate::expr::plan::run::uninit_shape;
 use crate::expr::reductions::with_axes;
@@ -88,11 +89,13 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     }
 
     /// [`cross_entropy`](Self::cross_entropy) and its [gradient](Self::cross_entropy_backward) as arrays, for a step of training: what
-    /// both need of a row, its largest number and the sum of its exponentials, is found once, and kept.
+    /// both need of a row, its largest number and the sum of its exponentials, is found once.
     ///
-    /// So the logits are read twice and the gradient is written, whatever the length of rows, where two evaluations read what one block
-    /// has no room for up to five times. Three kernels: of rows, of what they add up to, and of elements. Results are those of
-    /// the two, but that sums of long rows may be rounded otherwise.
+    /// Along the last axis a kernel counts the labels, one reads each row, writes its gradient and keeps its loss, and one sums the
+    /// losses. So the logits are read once, where a block has registers for a row (16,384 `f32`), or shared memory (for 40,000 more on
+    /// GPUs of data centres from Ampere on; others read those up to three times). Of longer rows, and along other axes, a kernel finds
+    /// what both need, and another one reads the logits once more. Results are those of the two evaluations, but that sums may be
+    /// rounded otherwise.
     ///
     /// # Errors
     ///
@@ -128,21 +131,28 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
         let ty = wide_type(&[&x, &gradient]);
         let wide = cast(Arc::clone(&x), ty)?;
         let stream = home(&x)?;
-        let rows = Rows::new(&wide, axis.0, &labels)?.evaluated(&stream)?;
-
-        let loss = cast(rows.loss(&labels)?, x.ty)?;
-        let of_row = div(&cast(gradient, ty)?, &labels.count(ty)?)?;
-        let loss_array = DeviceArray::uninit(&stream, Ix0())?;
-        let of_row_array = uninit_shape(&stream, ty, &[])?;
-        run(&stream, &[&loss, &of_row], &[&&*loss_array, &*of_row_array])?;
-
-        let largest = with_axes(&rows.largest, &[axis.0]);
-        let powers = unary(Unary::Exp, sub(&wide, &largest)?)?;
-        let softmax = div(&powers, &with_axes(&rows.total, &[axis.0]))?;
-        let of_row = Node::of_array(of_row_array, ty);
-        let root = gradient_of(&softmax, axis.0, &labels, &of_row, x.ty)?;
+        // What the gradient wants of all rows depends on the labels alone, and comes first.
+        let count = labels.count(ty)?;
+        let of_row = div(&cast(gradient, ty)?, &count)?;
+        let [count, of_row] = arrays_of(&stream, [count, of_row])?;
+        let rows = Rows::new(&wide, axis.0, &labels)?;
         let array = DeviceArray::uninit(&stream, dim(&x.shape))?;
-        run(&stream, &[&root], &[&&*array])?;
+        let loss_array = DeviceArray::uninit(&stream, Ix0())?;
+        let losses = rows.losses(&labels)?;
+        let of_rows = uninit_shape(&stream, ty, &losses.shape)?;
+        let root = rows.gradient(&wide, axis.0, &labels, &of_row, x.ty)?;
+        let is_done = run_at_hand(&stream, &[&root, &losses], &[&&*array, &*of_rows])?;
+        let losses = match is_done {
+            true => Node::of_array(of_rows, ty),
+            false => {
+                let rows = rows.evaluated(&stream)?;
+                let root = rows.gradient(&wide, axis.0, &labels, &of_row, x.ty)?;
+                run(&stream, &[&root], &[&&*array])?;
+                rows.losses(&labels)?
+            }
+        };
+        let loss = cast(mean(&losses, &count)?, x.ty)?;
+        run(&stream, &[&loss], &[&&*loss_array])?;
         Ok((loss_array, array))
     }
 }
@@ -215,12 +225,7 @@ impl<'a> Rows<'a> {
 
     /// The same as arrays: by one kernel, unless few rows are so long that several blocks share one.
     fn evaluated(self, stream: &Stream) -> OnDevice<Self> {
-        let roots = [self.largest, self.total, self.of_label];
-        let arrays = roots.each_ref().map(|root| uninit_shape(stream, root.ty, &root.shape));
-        let [a, b, c] = arrays;
-        let arrays = [a?, b?, c?];
-        run(stream, &roots.each_ref(), &arrays.each_ref().map(|array| &**array))?;
-        let [largest, total, of_label] = arrays.map(|array| Node::of_array(array, roots[0].ty));
+        let [largest, total, of_label] = arrays_of(stream, [self.largest, self.total, self.of_label])?;
         Ok(Self {
             largest,
             total,
@@ -228,24 +233,52 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The mean of the rows whose label is a class.
-    fn loss(&self, labels: &Labels<'a>) -> Part<'a> {
+    /// The loss of each row, 0 where the label is no class.
+    fn losses(&self, labels: &Labels<'a>) -> Part<'a> {
         let logarithms = sub(
             &sub(&self.of_label, &self.largest)?,
             &unary(Unary::Ln, Arc::clone(&self.total))?,
         )?;
         let of_rows = unary(Unary::Neg, logarithms)?;
         let zero = constant(0.0, of_rows.ty)?;
-        let counted = ternary(Ternary::Select, [Arc::clone(&labels.are_classes), of_rows, zero])?;
-        let axes: Vec<usize> = (0..counted.shape.len()).collect();
-        let total = reduced(Operator::Sum, &counted, &axes)?;
-        div(&total, &labels.count(total.ty)?)
+        ternary(Ternary::Select, [Arc::clone(&labels.are_classes), of_rows, zero])
     }
+
+    /// The gradient by the logits, of those in the type that all this is in, and what a row counts.
+    fn gradient(
+        &self,
+        wide: &Number<'a>,
+        axis: usize,
+        labels: &Labels<'a>,
+        of_row: &Number<'a>,
+        ty: ScalarType,
+    ) -> Part<'a> {
+        let largest = with_axes(&self.largest, &[axis]);
+        let powers = unary(Unary::Exp, sub(wide, &largest)?)?;
+        let softmax = div(&powers, &with_axes(&self.total, &[axis]))?;
+        gradient_of(&softmax, axis, labels, of_row, ty)
+    }
+}
+
+/// Roots of one type and shape, as arrays.
+fn arrays_of<'a, const N: usize>(stream: &Stream, roots: [Number<'a>; N]) -> OnDevice<[Number<'a>; N]> {
+    let arrays = roots.iter().map(|root| uninit_shape(stream, root.ty, &root.shape));
+    let arrays = arrays.collect::<OnDevice<Vec<_>>>()?;
+    let outputs: Vec<&dyn Elements> = arrays.iter().map(|array| &**array).collect();
+    run(stream, &roots.each_ref(), &outputs)?;
+    Ok(from_fn(|k| Node::of_array(Arc::clone(&arrays[k]), roots[k].ty)))
+}
+
+/// The mean of the losses of so many rows.
+fn mean<'a>(losses: &Number<'a>, count: &Number<'a>) -> Part<'a> {
+    let axes: Vec<usize> = (0..losses.shape.len()).collect();
+    div(&reduced(Operator::Sum, losses, &axes)?, count)
 }
 
 fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'a> {
     let labels = Labels::new("cross_entropy", x, axis, labels)?;
-    cast(Rows::new(&wide(x)?, axis, &labels)?.loss(&labels)?, x.ty)
+    let losses = Rows::new(&wide(x)?, axis, &labels)?.losses(&labels)?;
+    cast(mean(&losses, &labels.count(losses.ty)?)?, x.ty)
 }
 
 fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, gradient: &Number<'a>) -> Part<'a> {

@@ -43,6 +43,37 @@ pub(in crate::expr) fn elementwise<'a>(roots: &[&Arc<Node<'a>>], outputs: &[u64]
         .then(|| lower(&roots, &roots[0].shape, outputs))
 }
 
+/// Computes roots by one kernel that has its rows [at hand](crate::expr::program::lower::Lowered::is_at_hand): the first has the shape of the elements, and others
+/// that or one number for each row. Nothing is done, and it is false, if no kernel does that.
+pub(in crate::expr) fn run_at_hand(
+    runner: &dyn Runner,
+    roots: &[&Arc<Node<'_>>],
+    outputs: &[&dyn Elements],
+) -> Result<bool> {
+    let all = match roots.iter().any(|root| root.has.applications) {
+        true => Vec::new(),
+        false => reductions(roots),
+    };
+    if all.is_empty() {
+        return Ok(false);
+    }
+    let roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
+    let space = Space::next(&all, &roots[0].shape);
+    if !space.has_all(&all, &roots) {
+        return Ok(false);
+    }
+    let reducing = Reducing::new(&roots, &space.shape, &space.axes);
+    let Some(form) = whole(&reducing, space.are_last()) else {
+        return Ok(false);
+    };
+    let lowered = reducing.finish(form, ONE_PART, &addresses(outputs));
+    if !lowered.is_at_hand() {
+        return Ok(false);
+    }
+    runner.run(&lowered, outputs)?;
+    Ok(true)
+}
+
 /// [`run`] of roots that no application is a part of.
 fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     if !roots.iter().any(|root| root.has.reductions) {
