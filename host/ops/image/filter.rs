@@ -42,10 +42,15 @@ pub type FilterParams<T> = (
     SliceMut<'static, T>,
 );
 
-/// The most rows of a strip. Of `f32` memory is the limit: strips are so short that those one above the other run at a time, and the rows
-/// at their edges, which two threads read, are in the cache. Of integers instructions are, of which each strip's first rows want some.
-const fn max_rows<T>() -> usize {
-    if size_of::<T>() == 4 { 8 } else { 32 }
+/// The most rows of a strip. Of `f32` that is loaded by vectors memory is the limit: strips are so short that those one above the other run
+/// at a time, and the rows at their edges, which two threads read, are in the cache. Else instructions are, of which each strip's first
+/// rows want some.
+const fn max_rows<T: Pixel>(width: usize) -> usize {
+    if size_of::<T>() == 4 && width.is_multiple_of(T::FILTERED) {
+        8
+    } else {
+        32
+    }
 }
 
 /// The border as kernels take it, if weights and border are possible.
@@ -164,7 +169,7 @@ fn filter_3x3<T: Pixel>(
     let (height, width, _) = picture.raw_dim().into_pattern();
     let across = width.div_ceil(T::FILTERED * THREADS);
     // Short strips where the picture is too small to give threads enough to do.
-    let rows = (across * THREADS * height / resident_threads(stream)).clamp(2, max_rows::<T>());
+    let rows = (across * THREADS * height / resident_threads(stream)).clamp(2, max_rows::<T>(width));
     let rows = rows.max(height.div_ceil(MAX_GRID_Y));
     let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
     let config = LaunchConfig::new(blocks, THREADS as u32);

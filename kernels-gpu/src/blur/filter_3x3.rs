@@ -99,11 +99,7 @@ impl<T: Copy + bytemuck::Pod> Columns<'_, T> {
                 middle[4 * i..][..4].copy_from_slice(&four);
             }
             middle
-        } else if self.count == V {
-            // SAFETY: the row's columns.
-            cuda_std::array::from_fn(|i| unsafe { self.get(start, Some(self.first + i)) })
         } else {
-            // In a branch of its own, since its loads wait for `right`.
             cuda_std::array::from_fn(|i| {
                 if i < self.count {
                     // SAFETY: one of the row's columns.
