@@ -9,7 +9,7 @@ use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, stepping};
+use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, resident_threads, stepping};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -273,8 +273,7 @@ where
         (box_3x3::SHIFTED_STRIPS, MAX_SHIFTED_ROWS)
     };
     let strips = (width * channels).div_ceil(STRIP);
-    let properties = picture.stream().backend().properties();
-    let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
+    let threads = resident_threads(picture.stream());
     // Short strips where the picture is too small to give threads enough to do: a quarter of those that fit is enough.
     let rows = match 4 * strips * height / threads {
         0..2 => 2,

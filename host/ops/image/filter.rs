@@ -6,12 +6,11 @@ use kernels_gpu::blur::filter::{ROWS, THREADS};
 use kernels_gpu::blur::filter_3x3::Weights3x3;
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
+use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, resident_threads};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
-use crate::stream::Stream;
 
 /// What errors call it.
 const OPERATION: &str = "filter";
@@ -206,10 +205,4 @@ fn filter_any<T: Pixel>(
         out,
     );
     stream.launch::<T::Filter>(&config, args)
-}
-
-/// The threads that the device has room for at a time.
-fn resident_threads(stream: &Stream) -> usize {
-    let properties = stream.backend().properties();
-    properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize
 }

@@ -19,6 +19,7 @@ use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
+use crate::stream::Stream;
 
 /// The channels of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ const MAX_BLOCKS: usize = i32::MAX as usize;
 /// A launch of a kernel whose blocks step over `tasks`, which are at least one; each treats `each` at a time.
 fn stepping(tasks: usize, each: usize, threads: usize) -> LaunchConfig {
     LaunchConfig::new(tasks.div_ceil(each).min(MAX_BLOCKS) as u32, threads as u32)
+}
+
+/// The threads that the device has room for at a time.
+fn resident_threads(stream: &Stream) -> usize {
+    let properties = stream.backend().properties();
+    properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize
 }
 
 /// An error if a window's `radius`, which comes of the `parameter` that is `given`, is larger than a side of the
