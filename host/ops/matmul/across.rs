@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 112, of 96 and of 48 rows of `C`: where these fill
+//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 160, of 112, of 96 and of 48 rows of `C`: where these fill
 //! the multiprocessors better than those of 64 and 128.
 
 use cuda_std::launch::Kernel;
@@ -24,9 +24,10 @@ use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-pub(super) const TILES: [(Tile, usize); 5] = [
+pub(super) const TILES: [(Tile, usize); 6] = [
     ([96, 192], 820),
     ([176, 192], 1420),
+    ([160, 256], 1810),
     ([112, 128], 660),
     ([96, 128], 600),
     ([48, 64], 380),
@@ -39,7 +40,7 @@ fn registers([rows, _]: Tile) -> usize {
 
 /// By what a table tells the tiles apart: their columns, or, where others have as many, their rows.
 fn name([rows, columns]: Tile) -> usize {
-    if matches!(rows, 112 | 176) { rows } else { columns }
+    if matches!(rows, 112 | 160 | 176) { rows } else { columns }
 }
 
 /// Whether the product can be done by these tiles: there is a step along k for each consumer that has its own, and the left operand lies
@@ -49,11 +50,11 @@ pub(super) fn can_have(of: &GemmShape, [rows, columns]: Tile) -> bool {
     has_steps && (of.a[2] == 1 || in_boxes(registers([rows, columns])))
 }
 
-/// Whether there are no more tiles than the cache has room for: the narrow ones are five for six multiprocessors at most, since more of
-/// them at a time ask for more than it gives, as measured on an H100.
+/// Whether there are no more tiles than the cache has room for: the narrow ones are two for three multiprocessors at most, since more of
+/// them at a time ask for more than it gives, as measured on an H200.
 pub(super) fn has_room(of: &GemmShape, [rows, columns]: Tile, multiprocessors: usize) -> bool {
     let across = of.batch.saturating_mul(of.n.div_ceil(columns));
-    columns > HALF_TILE_M || across.saturating_mul(of.m.div_ceil(rows)) <= multiprocessors * 5 / 6
+    columns > HALF_TILE_M || across.saturating_mul(of.m.div_ceil(rows)) <= multiprocessors * 2 / 3
 }
 
 /// The tiles with which a product of elements of 16 bits is done first, and the cycles.
@@ -158,6 +159,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
         |out| match registers(tile) {
             24 => launch.run::<<T as AcrossGemm<F>>::Tiles64By48, D, F>(24, out, finish),
             56 => launch.run::<<T as AcrossGemm<F>>::Tiles128By112, D, F>(56, out, finish),
+            80 => launch.run::<<T as AcrossGemm<F>>::Tiles256By160, D, F>(80, out, finish),
             88 => launch.run::<<T as AcrossGemm<F>>::Tiles192By176, D, F>(88, out, finish),
             _ => launch.run::<<T as AcrossGemm<F>>::Tiles192By96, D, F>(48, out, finish),
         },

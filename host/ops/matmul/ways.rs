@@ -3,7 +3,7 @@
 //! at lines of the cache: then a step along k of a tile takes as long as its instructions, or as the cache takes to give all blocks what
 //! they ask for, whichever is more. Blocks of a cluster ask for less.
 //!
-//! What the cache gives was measured on an H100, docs/kernels/matmul.md has the account.
+//! What the cache gives was measured on an H100 and an H200, docs/kernels/matmul.md has the account.
 
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{HALF_TILE_M, TILE_M, may_be_in_pairs, may_have_clusters, tile_k, tile_n};
@@ -70,7 +70,7 @@ impl Way {
         let within_sectors = lines == Lines::WithinSectors;
         there_is
             && match (self.cluster, self.is_across) {
-                (0, true) => !self.is_large() && across::has_room(of, self.tile, multiprocessors),
+                (0, true) => across::has_room(of, self.tile, multiprocessors),
                 (0, false) => true,
                 (1, false) => may_be_in_pairs(self.registers()),
                 (_, false) => false,
@@ -116,6 +116,8 @@ impl Way {
             (Lines::WithinSectors, 1) if self.is_narrow() => 20,
             (Lines::WithinSectors, 2) => 19,
             (Lines::WithinSectors, _) => 26,
+            // By an H200, of squares from 900 to 1330.
+            (_, 0) if self.tile[1] <= 128 && !self.is_across => 46,
             _ => 37,
         }
     }
@@ -125,18 +127,21 @@ impl Way {
         self.is_across && self.tile[1] == 128
     }
 
-    /// Whether it is one of the transpose's of 176 rows, which were measured in pairs.
+    /// Whether it is one of the transpose's of 160 and 176 rows.
     fn is_large(&self) -> bool {
-        self.is_across && self.tile[0] == 176
+        self.is_across && self.tile[0] >= 160
     }
 
-    /// Cycles for a step along k whose lines the cache gives at once, where without clusters they are so many: the narrow tiles wait less for
-    /// their copies in clusters, if lines begin within sectors.
+    /// Cycles for a step along k whose lines the cache gives at once, where without clusters they are so many: in clusters the narrow tiles
+    /// wait less for their copies, if lines begin within sectors, and so do those of 256 columns. By an H200, but for the narrow ones.
     fn step(&self, alone: usize, lines: Lines) -> usize {
         match (lines, self.cluster) {
             (_, 0) => alone,
             (Lines::WithinSectors, _) if self.is_narrow() => alone * 4 / 5,
-            (_, 1) if self.is_across && !self.is_large() => alone * 8 / 7,
+            (_, 1) if self.is_across && self.tile[1] == 256 => alone * 14 / 15,
+            (_, 1) if self.is_large() => alone,
+            (Lines::InTwo, 1) if self.is_across => alone * 17 / 16,
+            (_, 1) if self.is_across => alone * 8 / 7,
             _ => alone,
         }
     }
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_as_measured_on_an_h100() {
+    fn ways_as_measured() {
         let found = [
             [1304, 1304, 1304],
             [1304, 1304, 520],
@@ -222,8 +227,12 @@ mod tests {
             [1560, 1560, 1560],
             [2008, 2008, 2008],
             [2104, 2104, 2104],
+            [2200, 2200, 2200],
             [3088, 3088, 3088],
+            [1608, 2872, 3072],
             [4112, 4112, 4112],
+            [992, 992, 992],
+            [1312, 1312, 1312],
             [1200, 1200, 1200],
         ];
         let wanted = [
@@ -236,8 +245,12 @@ mod tests {
             Some(([128, 192], false, 1)),
             Some(([128, 256], false, 1)),
             Some(([176, 192], true, 1)),
-            Some(([128, 256], false, 1)),
-            Some(([176, 192], true, 1)),
+            Some(([160, 256], true, 1)),
+            Some(([160, 256], true, 1)),
+            Some(([160, 256], true, 0)),
+            Some(([176, 192], true, 0)),
+            Some(([128, 64], false, 0)),
+            Some(([128, 128], false, 0)),
             Some(([112, 128], true, 0)),
         ];
         assert_eq!(found.map(|shape| way(shape, 132)), wanted);
@@ -253,7 +266,8 @@ mod tests {
             ([136, 184, 72], 2),
             ([248, 376, 72], 4),
             ([136, 248, 72], 2),
-            ([264, 248, 72], 2),
+            ([328, 248, 72], 2),
+            ([296, 248, 72], 2),
         ];
         let wanted = [
             Some(([96, 128], true, 2)),
@@ -263,6 +277,7 @@ mod tests {
             Some(([128, 192], false, 1)),
             Some(([128, 256], false, 1)),
             Some(([128, 256], false, 1)),
+            Some(([160, 256], true, 1)),
         ];
         assert_eq!(
             found.map(|(shape, multiprocessors)| way(shape, multiprocessors)),

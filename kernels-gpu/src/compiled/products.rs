@@ -150,6 +150,8 @@ pub trait AcrossGemm<F: 'static = Activation>: Pod {
     type Tiles192By96: Kernel<Params = AcrossParams<Self, F>>;
     /// 128 columns, 112 rows.
     type Tiles128By112: Kernel<Params = AcrossParams<Self, F>>;
+    /// 256 columns, 160 rows.
+    type Tiles256By160: Kernel<Params = AcrossParams<Self, F>>;
     /// 192 columns, 176 rows.
     type Tiles192By176: Kernel<Params = AcrossParams<Self, F>>;
 }
@@ -160,6 +162,7 @@ macro_rules! across {
             type Tiles64By48 = wgmma::across::gemm_wgmma_across<$type, 24>;
             type Tiles192By96 = wgmma::across::gemm_wgmma_across<$type, 48>;
             type Tiles128By112 = wgmma::across::gemm_wgmma_across<$type, 56>;
+            type Tiles256By160 = wgmma::across::gemm_wgmma_across<$type, 80>;
             type Tiles192By176 = wgmma::across::gemm_wgmma_across<$type, 88>;
         }
     )*};

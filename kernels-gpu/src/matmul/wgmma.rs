@@ -71,6 +71,14 @@ const fn consumers(registers: usize) -> usize {
     }
 }
 
+/// Parts of 64 rows that a consumer has of a tile, each with an accumulator of its own.
+const fn parts(registers: usize) -> usize {
+    match registers {
+        80 => 2,
+        _ => 1,
+    }
+}
+
 /// Rows of a block's tile.
 pub const TILE_M: usize = 128;
 
@@ -89,7 +97,7 @@ pub const fn tile_k(element: usize) -> usize {
 pub const fn tile_m(registers: usize) -> usize {
     match registers {
         24 => HALF_TILE_M,
-        _ => 64 * consumers(registers),
+        _ => 64 * consumers(registers) * parts(registers),
     }
 }
 
@@ -104,13 +112,13 @@ const fn a_bytes(registers: usize) -> usize {
 /// Rows of tiles that numbers go down before they go right.
 const GROUP: u32 = 16;
 
-/// The same of tiles of 64, 96, 128 and 176 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
+/// The same of tiles of 64, 96, 128, 160 and 176 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
 /// are in one part of the GPU (GPC), which seems to ask the cache once for what several of them read at a time: of tiles so narrow, what
 /// is asked for counts, and it is least of parts that are as wide as they are high.
 const fn group(registers: usize, element: usize) -> u32 {
     match (registers, element) {
         (32, 2) => 4,
-        (48 | 56 | 88, 2) => 2,
+        (48 | 56 | 80 | 88, 2) => 2,
         (64, 1) => 4,
         _ => GROUP,
     }
@@ -132,7 +140,7 @@ const fn stages(registers: usize) -> usize {
         24 | 32 => 8,
         56 | 64 => 6,
         48 => 5,
-        88 => 3,
+        80 | 88 => 3,
         _ => 4,
     }
 }
@@ -161,7 +169,7 @@ const fn b_bytes(registers: usize) -> usize {
 /// Bytes of what is stored, and of sums that the consumers exchange.
 const fn result_bytes(registers: usize) -> usize {
     match registers {
-        24 | 48 | 56 | 88 | 104 => across::result_bytes(registers),
+        24 | 48 | 56 | 80 | 88 => across::result_bytes(registers),
         _ => 4 * consumers(registers) * boxes(registers) * BOX_BYTES,
     }
 }
@@ -169,7 +177,7 @@ const fn result_bytes(registers: usize) -> usize {
 /// Barriers of copies of what is added to the sums: one for each consumer of the tiles of [`across`].
 const fn added(registers: usize) -> usize {
     match registers {
-        24 | 48 | 56 | 88 => consumers(registers),
+        24 | 48 | 56 | 80 | 88 => consumers(registers),
         _ => 0,
     }
 }
@@ -177,7 +185,7 @@ const fn added(registers: usize) -> usize {
 /// Whether a launch of tiles whose sums take so many registers may be in clusters. They want a hundred instructions more ahead of
 /// the first copy and in the producer's loop, which took 0.2 µs in tiles of 64 columns.
 pub const fn may_have_clusters(registers: usize) -> bool {
-    matches!(registers, 48 | 56 | 88)
+    matches!(registers, 48 | 56 | 80 | 88)
 }
 
 /// Whether a launch of [`gemm_wgmma()`] by tiles whose sums take so many registers, of elements of 16 bits, may be in clusters of two, whose

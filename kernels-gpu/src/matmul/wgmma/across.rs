@@ -5,8 +5,8 @@
 //! that lie along themselves there are 64 in a box, or 32, at half the speed of copies. In C order the lines of `A` lie along k. So
 //! they are the columns of a tile here, and those of `B`, which lie as they like, its rows, 64 for each consumer; and the result is
 //! transposed on its way to shared memory (`stmatrix`). There are tiles of 192 × 96 and 192 × 176, with three consumers, of 128 × 96, where
-//! one of these is left out, of 128 × 112, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores
-//! half of them.
+//! one of these is left out, of 128 × 112, of 256 × 160, whose two consumers have two parts of 64 rows each, which they store one after the
+//! other, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores half of them.
 //!
 //! What is added to each sum, a residual or the old element, the accelerator copies into the boxes of the result before the sums are
 //! there. A thread finds it where it then puts the result.
@@ -23,8 +23,8 @@ use cuda_std::{hint, matrix, tma, warpgroup};
 use half::{bf16, f16};
 
 use super::{
-    BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, WgmmaShape, consumers, stages, threads, tile_m,
-    tile_n,
+    BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, WgmmaShape, consumers, parts, stages, threads,
+    tile_m, tile_n,
 };
 use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::tiles::Tile;
@@ -47,7 +47,7 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
     } else {
         0
     };
-    tile_m(registers) / 64 * boxes(registers) * BOX_BYTES + sums
+    tile_m(registers) / 64 / parts(registers) * boxes(registers) * BOX_BYTES + sums
 }
 
 /// `C ← f(alpha · A B + beta · C + bias)`, or `C ← f(alpha · A B + bias) + residual`, for each product of the batch, with the function
@@ -63,7 +63,7 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
 /// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has. A launch in clusters is one of whole
 /// clusters of as many blocks as the shape says, and a tile of the map of `a`, of four blocks also of that of `b`, is the half that one of
 /// them copies: of its lines, or, where these lie along themselves, of the elements along k.
-#[kernel(T = [bf16, f16], R = [24, 48, 56, 88], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+#[kernel(T = [bf16, f16], R = [24, 48, 56, 80, 88], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
@@ -181,16 +181,32 @@ where
             warpgroup::increase_registers::<152>();
         }
         let group = warp / 4;
-        let lines = if self.shares_k() { 0 } else { 64 * group };
+        let lines = if self.shares_k() {
+            0
+        } else {
+            64 * parts(R) as u32 * group
+        };
         let mut place = Place::<R>::FIRST;
         let mut round = 0;
         for mut tile in self.tiles_of_block() {
             tile.row += lines;
             let row = tile.row + warp % 4 * 16 + thread::thread_idx_x() % 32 / 4;
             // SAFETY: the kernel's contract.
-            let bias = unsafe { finish.epilogue.load_of_lines([tile.product, row, 0], self.shape.m) };
+            let bias = |row| unsafe { finish.epilogue.load_of_lines([tile.product, row, 0], self.shape.m) };
+            let first = bias(row);
             if finish.adds() {
                 self.load_added(group, tile, finish.added);
+            }
+            if parts(R) == 2 {
+                let second = bias(row + 64);
+                let [sums, others] = self.sums_of_parts::<T>(group, &mut place);
+                self.finish_part(sums, group, tile, first, &finish, &mut round);
+                tile.row += 64;
+                if finish.adds() {
+                    self.load_added(group, tile, finish.added);
+                }
+                self.finish_part(others, group, tile, second, &finish, &mut round);
+                continue;
             }
             let mut sums = match (self.a_lies_along_m(), in_boxes(R) && self.b_lies_along_n()) {
                 (false, false) => self.sums::<T, T, KMajor, KMajor>(group, &mut place),
@@ -201,31 +217,57 @@ where
             if self.shares_k() {
                 self.exchange_parts(&mut sums, group);
             }
-            sums.update(|_, sum| finish.alpha * sum);
-            if finish.adds() {
-                self.added(group).wait(round);
-                round ^= 1;
-            } else {
-                self.take_boxes(group);
-            }
-            if finish.is_identity() {
-                self.put_across(&sums, group);
-            } else {
-                self.put_finished(&sums, group, |sums, number| {
-                    let added = if finish.adds() {
-                        self.take_added(group, number)
-                    } else {
-                        [0.0; 8]
-                    };
-                    finish.finish(sums, bias, added)
-                });
-            }
-            self.store_boxes(group, tile);
+            self.finish_part(sums, group, tile, first, &finish, &mut round);
         }
         if warp::elect() {
             // The shared memory is the block's as long as copies read it.
             tma::wait_read::<0>();
         }
+    }
+
+    /// The sums of both parts of this consumer's rows.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn sums_of_parts<T: Input<Element = E>>(&self, group: u32, place: &mut Place<R>) -> [Accumulator<R>; 2] {
+        match (self.a_lies_along_m(), self.b_lies_along_n()) {
+            (false, false) => self.sums_of_both::<T, T, KMajor, KMajor>(group, place),
+            (false, true) => self.sums_of_both::<T, T, KMajor, T::AlongLinesBy32>(group, place),
+            (true, false) => self.sums_of_both::<T, T, T::AlongLines, KMajor>(group, place),
+            (true, true) => self.sums_of_both::<T, T, T::AlongLines, T::AlongLinesBy32>(group, place),
+        }
+    }
+
+    /// Stores what becomes of the sums of 64 rows, which begin at the tile's, with the bias of this thread's. `round` is that of the
+    /// barrier of what is added to them.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish_part<F: EpilogueOp<f32>>(
+        &self,
+        mut sums: Accumulator<R>,
+        group: u32,
+        tile: Tile,
+        bias: [f32; 2],
+        finish: &Finish<'_, C, F>,
+        round: &mut u32,
+    ) {
+        sums.update(|_, sum| finish.alpha * sum);
+        if finish.adds() {
+            self.added(group).wait(*round);
+            *round ^= 1;
+        } else {
+            self.take_boxes(group);
+        }
+        if finish.is_identity() {
+            self.put_across(&sums, group);
+        } else {
+            self.put_finished(&sums, group, |sums, number| {
+                let added = if finish.adds() {
+                    self.take_added(group, number)
+                } else {
+                    [0.0; 8]
+                };
+                finish.finish(sums, bias, added)
+            });
+        }
+        self.store_boxes(group, tile);
     }
 
     /// Adds the other consumer's sums to those that this one stores.

@@ -9,7 +9,7 @@ use cuda_std::{cluster, hint};
 
 use super::{
     Block, GROUP, HALF_TILE_M, LINE, TILE_M, WgmmaShape, a_bytes, added, b_bytes, barriers_bytes, consumers, group,
-    may_be_in_pairs, may_have_clusters, produce, stages, store, tile_k, tile_m, tile_n, tiles_bytes,
+    may_be_in_pairs, may_have_clusters, parts, produce, stages, store, tile_k, tile_m, tile_n, tiles_bytes,
 };
 use crate::matmul::tiles::{Tile, Tiles};
 
@@ -267,7 +267,7 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         match (self.a_comes_from_registers(), self.shares_k()) {
             (true, _) => 4 * consumers(R) as u32,
             (false, true) => 1,
-            (false, false) => self.rows() / 64,
+            (false, false) => self.rows() / (64 * parts(R) as u32),
         }
     }
 

@@ -7,7 +7,9 @@ use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor,
 use cuda_std::{tma, warpgroup};
 
 use super::store::Packed;
-use super::{BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes};
+use super::{
+    BOX_BYTES, BOX_M, Block, HALF_TILE_M, Input, LINE, Output, Place, Result, Side, a_bytes, b_bytes, boxes, parts,
+};
 use crate::matmul::epilogue::EpilogueOp;
 use crate::matmul::tiles::Tile;
 
@@ -99,6 +101,54 @@ where
     }
 }
 
+impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// This thread's part of the product of 128 rows of the tile, 64 and 64, over all stages: of each first that of the former rows. When
+    /// its instructions are on their way, those of the stage before are waited for, so that the tensor cores always have some.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn sums_of_both<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+    ) -> [Accumulator<R>; 2] {
+        let (a, b) = (self.a_of::<T, A>(group), self.b_of::<U, B>());
+        // SAFETY (of all): as `sums_by` says; a stage is given back when both have been waited for.
+        let multiply = |sums: Batch<R>, stage, part: u32, is_first| {
+            let (a, b) = (
+                |step| a(stage, step).advance(part * (64 * LINE) as u32),
+                |step| b(stage, step),
+            );
+            let sums = match is_first {
+                true => unsafe { sums.mma_from_zero(a(0), b(0)) },
+                false => unsafe { sums.mma(a(0), b(0)) },
+            };
+            unsafe { sums.mma(a(1), b(1)).mma(a(2), b(2)).mma(a(3), b(3)) }.commit()
+        };
+        let mut stage = place.stage;
+        self.full(stage).wait(place.round);
+        let mut first = multiply(Accumulator::any().start(), stage, 0, true);
+        let mut second = multiply(Accumulator::any().start(), stage, 1, true);
+        *place = place.next();
+        let mut k = Self::TILE_K;
+        while k < self.shape.k {
+            let previous = stage;
+            stage = place.stage;
+            self.full(stage).wait(place.round);
+            first = multiply(first.restart(), stage, 0, false);
+            second = second.wait_but_newest();
+            self.release(previous);
+            second = multiply(second.restart(), stage, 1, false);
+            *place = place.next();
+            k += Self::TILE_K;
+        }
+        let sums = [first.wait(), second.wait()];
+        self.release(stage);
+        sums
+    }
+}
+
 impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Writes zeros to the lines of `A` that no copy brings. For all consumers, ahead of their first stage.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -159,7 +209,11 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// `A` in a stage, for one of the four instructions of that: a consumer's rows, or all.
     #[inline(always)]
     pub(super) fn a_of<T: Operand, A: Side<T>>(&self, group: u32) -> impl Fn(u32, u32) -> MatrixDescriptor<T, A> {
-        let row = if self.shares_k() { 0 } else { group as usize * 64 };
+        let row = if self.shares_k() {
+            0
+        } else {
+            group as usize * 64 * parts(R)
+        };
         let a = MatrixDescriptor::<T, A>::new(self.operands(row * LINE), A::LEADING, A::STRIDE);
         move |stage: u32, step: u32| a.advance(stage * a_bytes(R) as u32 + step * A::STEP)
     }
