@@ -38,8 +38,11 @@ pub(super) fn step_cycles(columns: usize, element: usize) -> usize {
 /// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
 pub(super) const HALF_STEP_CYCLES: usize = 400;
 
-/// Cycles for the two launches behind the parts'.
+/// Cycles for the launches behind the parts', in the measure of the steps along k.
 const LAUNCHES_CYCLES: usize = 9000;
+
+/// The same of numbers of 16 bits on Hopper: [`HALF_STEP_CYCLES`] are twice what a step takes where k is long, and so are these.
+const HALF_LAUNCHES_CYCLES: usize = 12500;
 
 /// Bytes that the device's memory moves in a cycle.
 const BYTES_A_CYCLE: usize = 2280;
@@ -164,9 +167,10 @@ pub(super) fn best_cut(
     cycles: impl Fn(&GemmShape) -> usize,
 ) -> Option<Cut> {
     let whole = cycles(shape);
+    let launches = if may_be_transposed { LAUNCHES_CYCLES } else { HALF_LAUNCHES_CYCLES };
     let cost = |how: Cut| {
         let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
-        cycles(&how.of(shape)) + sums + LAUNCHES_CYCLES
+        cycles(&how.of(shape)) + sums + launches
     };
     let parts = (0..).map(|power| 1 << power).take_while(|&parts| parts <= MAX_PARTS);
     let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
@@ -269,7 +273,8 @@ pub(super) mod tests {
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
         );
-        assert!(parts(64, 4096, 4096).is_some_and(|parts| parts >= 2));
+        assert_eq!([parts(64, 4096, 4096), parts(8, 2048, 2048)], [None; 2], "as measured on an H200");
+        assert_eq!([parts(64, 1024, 4096), parts(64, 2048, 8192)], [Some(8), Some(4)], "as measured on an H200");
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
         assert_eq!(
             parts(64, 8192, 8193),
