@@ -167,7 +167,11 @@ pub(super) fn best_cut(
     cycles: impl Fn(&GemmShape) -> usize,
 ) -> Option<Cut> {
     let whole = cycles(shape);
-    let launches = if may_be_transposed { LAUNCHES_CYCLES } else { HALF_LAUNCHES_CYCLES };
+    let launches = if may_be_transposed {
+        LAUNCHES_CYCLES
+    } else {
+        HALF_LAUNCHES_CYCLES
+    };
     let cost = |how: Cut| {
         let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
         cycles(&how.of(shape)) + sums + launches
@@ -273,8 +277,16 @@ pub(super) mod tests {
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
         );
-        assert_eq!([parts(64, 4096, 4096), parts(8, 2048, 2048)], [None; 2], "as measured on an H200");
-        assert_eq!([parts(64, 1024, 4096), parts(64, 2048, 8192)], [Some(8), Some(4)], "as measured on an H200");
+        assert_eq!(
+            [parts(64, 4096, 4096), parts(8, 2048, 2048)],
+            [None; 2],
+            "as measured on an H200"
+        );
+        assert_eq!(
+            [parts(64, 1024, 4096), parts(64, 2048, 8192)],
+            [Some(8), Some(4)],
+            "as measured on an H200"
+        );
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
         assert_eq!(
             parts(64, 8192, 8193),

@@ -109,15 +109,16 @@ impl Way {
         (rows >> u32::from(self.cluster > 1)) + (columns >> u32::from(self.cluster > 0))
     }
 
-    /// The lines that the cache gives all blocks in a cycle, of a GPU of [`MEASURED`] multiprocessors.
-    fn lines_a_cycle(&self, lines: Lines) -> usize {
+    /// The lines that the cache gives all blocks in a cycle, of a GPU of [`MEASURED`] multiprocessors. Neighbours ask for the same ones at the
+    /// same time, as long as all have their first tiles.
+    fn lines_a_cycle(&self, lines: Lines, all_at_once: bool) -> usize {
         match (lines, self.cluster) {
             (Lines::WithinSectors, 0) if self.tile[0] == HALF_TILE_M => 33,
             (Lines::WithinSectors, 1) if self.is_narrow() => 20,
             (Lines::WithinSectors, 2) => 19,
             (Lines::WithinSectors, _) => 26,
-            // By an H200, of squares from 900 to 1330.
-            (_, 0) if self.tile[1] <= 128 && !self.is_across => 46,
+            // By an H200, of squares from 900 to 1520.
+            (_, 0) if all_at_once && self.lines() <= 288 && !self.is_narrow() => 46,
             _ => 37,
         }
     }
@@ -148,12 +149,12 @@ impl Way {
 
     /// Cycles of the product, of so many for a step along k without clusters.
     fn cycles(&self, alone: usize, of: &GemmShape, lines: Lines, multiprocessors: usize) -> usize {
-        let a_cycle = self.lines_a_cycle(lines) * multiprocessors;
+        let (tiles, room) = (self.tiles(of), self.room(multiprocessors));
+        let a_cycle = self.lines_a_cycle(lines, tiles <= room) * multiprocessors;
         let step = |blocks: usize| {
             let copies = blocks.saturating_mul(self.lines() * MEASURED) / a_cycle;
             copies.max(self.step(alone, lines))
         };
-        let (tiles, room) = (self.tiles(of), self.room(multiprocessors));
         let (turns, rest) = (tiles / room, tiles % room);
         let last = if rest > 0 { step(rest) } else { 0 };
         let steps = of.k.div_ceil(tile_k(2));
@@ -232,6 +233,8 @@ mod tests {
             [1608, 2872, 3072],
             [4112, 4112, 4112],
             [992, 992, 992],
+            [1488, 1488, 1488],
+            [2592, 2592, 2592],
             [1312, 1312, 1312],
             [1200, 1200, 1200],
         ];
@@ -250,6 +253,8 @@ mod tests {
             Some(([160, 256], true, 0)),
             Some(([176, 192], true, 0)),
             Some(([128, 64], false, 0)),
+            Some(([96, 192], true, 0)),
+            Some(([96, 192], true, 1)),
             Some(([128, 128], false, 0)),
             Some(([112, 128], true, 0)),
         ];
