@@ -42,7 +42,7 @@ pub(super) const HALF_STEP_CYCLES: usize = 400;
 const LAUNCHES_CYCLES: usize = 9000;
 
 /// The same of numbers of 16 bits on Hopper: [`HALF_STEP_CYCLES`] are twice what a step takes where k is long, and so are these.
-const HALF_LAUNCHES_CYCLES: usize = 12500;
+const HALF_LAUNCHES_CYCLES: usize = 13000;
 
 /// Bytes that the device's memory moves in a cycle.
 const BYTES_A_CYCLE: usize = 2280;
@@ -278,8 +278,8 @@ pub(super) mod tests {
             [None; 3]
         );
         assert_eq!(
-            [parts(64, 4096, 4096), parts(8, 2048, 2048)],
-            [None; 2],
+            [parts(8, 4096, 4096), parts(64, 4096, 4096), parts(8, 2048, 2048)],
+            [None; 3],
             "as measured on an H200"
         );
         assert_eq!(
