@@ -31,7 +31,19 @@ macro_rules! machine {
                 return a.mul_add(b, c);
             }
 
-            machine!(@unary $float: sqrt, floor, ceil, trunc, round, round_ties_even);
+            machine!(@unary $float: sqrt, floor, ceil, trunc, round_ties_even);
+
+            /// To the nearest integer, halves away from zero.
+            ///
+            /// On a GPU, which has no such instruction, LLVM asks for several cases. The number below 1/2 is as good: a half that it
+            /// leaves below an integer is rounded to that, as the last bit of the sum has no place there.
+            #[inline(always)]
+            pub fn round(x: $float) -> $float {
+                #[cfg(target_arch = "nvptx64")]
+                return ops::trunc(x + <$float>::copysign(0.5 - 0.25 * <$float>::EPSILON, x));
+                #[cfg(not(target_arch = "nvptx64"))]
+                return x.round();
+            }
 
             /// The smaller of two numbers, the other one if either is NaN, with −0 below +0 (which PTX
             /// promises of `min`).

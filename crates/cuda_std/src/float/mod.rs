@@ -6,14 +6,13 @@
 //! and on the simulated one, so that what a test saw on a CPU is what the GPU computes. On the host
 //! `x.exp()` of a concrete `f32` may be `std`'s own method instead, whose last bit can differ.
 //!
-//! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
-//! crate `libm`'s, but for `exp`, which is our own. What the hardware has (`sqrt`, `mul_add` and the
-//! roundings) is one instruction.
+//! f32 functions are our own and use f32 arithmetic with fused multiply-add; so are `exp`, `expm1`,
+//! trigonometric and hyperbolic functions of f64, while its others are the crate `libm`'s. What the
+//! hardware has (`sqrt`, `mul_add` and the roundings) is one instruction, `round` three.
 //!
 //! An error bound is given in ulp, units in the last place of the exact result; 0.5 is correct
 //! rounding. Every bound holds for subnormal arguments and results as well: nothing is flushed to
-//! zero. Those of f32 were measured: with every argument of the binades where a function has work to
-//! do, every seventh of the others, and 2 · 10^8 pairs where it takes two. NaN comes out wherever
+//! zero. Those of f32 were measured, with all arguments, and 2 · 10^8 pairs where a function takes two. NaN comes out wherever
 //! NaN goes in, except where a method says otherwise; infinities and signed zeros are treated as
 //! C's Annex F has it.
 
@@ -158,7 +157,7 @@ pub trait Float:
     fn exp(self) -> Self;
     /// 2^x. f32: 1 ulp; f64: 1 ulp. Exact for integers.
     fn exp2(self) -> Self;
-    /// e^x − 1, accurate for small x too. f32: 1.5 ulp; f64: 1 ulp.
+    /// e^x − 1, accurate for small x too. f32: 1.5 ulp; f64: 1.5 ulp.
     fn expm1(self) -> Self;
 
     /// The natural logarithm. f32: 1 ulp; f64: 1 ulp. −∞ for ±0, NaN for x < 0.
@@ -193,7 +192,7 @@ pub trait Float:
     fn sinh(self) -> Self;
     /// The hyperbolic cosine. f32: 1.5 ulp; f64: 2 ulp.
     fn cosh(self) -> Self;
-    /// The hyperbolic tangent. f32: 2 ulp; f64: 3 ulp.
+    /// The hyperbolic tangent. f32: 2 ulp; f64: 2 ulp.
     fn tanh(self) -> Self;
     /// 1 / (1 + e^−x), accurate for x far below 0 too. f32: 3 ulp; f64: 5 ulp.
     fn sigmoid(self) -> Self;

@@ -1,11 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The remainder of a division, exact. By integers: LLVM's own `frem` on a GPU subtracts a rounded product.
+//! The remainder of a division, exact: LLVM's own `frem` on a GPU subtracts a rounded product.
+//!
+//! If the quotient has no more bits than a significand, its integer part is that of the rounded one, or less by 1; then what is left is
+//! a float, since it is a multiple of what the divisor is one of, and less than it. Else, by integers.
+
+use super::machine::{double, single};
 
 macro_rules! remainder {
-    ($name:ident: $float:ident of $bits:ident, $mantissa:literal bits of mantissa) => {
+    ($name:ident, $by_integers:ident: $float:ident of $bits:ident, $mantissa:literal bits of mantissa) => {
         /// `x − y · trunc(x / y)`, exact.
         #[inline]
         pub(super) fn $name(x: $float, y: $float) -> $float {
+            let (a, b) = ($float::abs(x), $float::abs(y));
+            let quotient = a / b;
+            // Neither of NaN nor of an infinite quotient.
+            if quotient < (1_u64 << $mantissa) as $float {
+                let rest = $name::fma(-$name::trunc(quotient), b, a);
+                let rest = if rest < 0.0 { rest + b } else { rest };
+                // Also of infinite b, where it is no number.
+                $float::copysign(if a < b { a } else { rest }, x)
+            } else {
+                $by_integers(x, y)
+            }
+        }
+
+        /// The same of any numbers. Never inlined, because a kernel that treats many elements would otherwise carry it once for each.
+        #[cold]
+        #[inline(never)]
+        fn $by_integers(x: $float, y: $float) -> $float {
             // As many places as a significand can be shifted in 64 bits.
             const ROOM: u32 = 63 - $mantissa;
             const LEADING: u64 = 1 << $mantissa;
@@ -13,9 +35,6 @@ macro_rules! remainder {
             // Neither holds of NaN.
             if !(a < $float::INFINITY && b > 0.0) {
                 return $float::NAN;
-            }
-            if a < b {
-                return x;
             }
             // A number is significand · 2^exponent, but for a factor that both have.
             let parts = |x: $float| {
@@ -46,8 +65,8 @@ macro_rules! remainder {
     };
 }
 
-remainder!(single: f32 of u32, 23 bits of mantissa);
-remainder!(double: f64 of u64, 52 bits of mantissa);
+remainder!(single, single_by_integers: f32 of u32, 23 bits of mantissa);
+remainder!(double, double_by_integers: f64 of u64, 52 bits of mantissa);
 
 #[cfg(test)]
 mod tests {
@@ -67,6 +86,23 @@ mod tests {
             numbers.extend([exponent << mantissa, exponent << mantissa | random()]);
         }
         numbers
+    }
+
+    /// A quotient that is rounded up to an integer, the last and the first beyond the short way, and dividends of any size.
+    #[test]
+    fn remainders_next_to_multiples_are_those_of_rust() {
+        let mut state = 9_u64;
+        for k in 1..200_000_u32 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let y = f32::from_bits((state >> 40) as u32 | 0x3f80_0000);
+            let factor = (state >> 20) as u32 % (1 << (1 + k % 25));
+            let multiple = factor as f32 * y;
+            for x in [multiple.next_down(), multiple, multiple.next_up()] {
+                assert_eq!(single(x, y).to_bits(), (x % y).to_bits(), "{x:e} % {y:e}");
+                let (x, y) = (f64::from(x) * 2f64.powi((k % 31) as i32), f64::from(y) * 1.1);
+                assert_eq!(double(x, y).to_bits(), (x % y).to_bits(), "{x:e} % {y:e}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exponential of f64, as that of f32: e^x = 2^n · e^r without a branch and without a division.
+//! Exponentials of f64, as those of f32: e^x = 2^n · e^r without a branch and without a division.
 //!
 //! ln 2 is subtracted in two parts, of which the first has 42 bits, so that n times it and what that leaves of x are exact,
 //! and r is rounded once. e^r = 1 + (r + r² q(r)), where q has degree 9: the polynomial is off by 2^-57.9 of e^r, r by
@@ -31,6 +31,56 @@ pub fn exp(x: f64) -> f64 {
     let biased = shifted.to_bits() as u32;
     let first = biased >> 1;
     p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
+}
+
+/// e^x / 2, which is not infinite before a hyperbolic sine of x is, for x ≥ 0.
+#[inline]
+pub fn half_exp(x: f64) -> f64 {
+    let x = if x > CEILING + 1.0 { CEILING + 1.0 } else { x };
+    let shifted = fma(x, core::f64::consts::LOG2_E, ROUNDER - 1.0);
+    let n = shifted - (ROUNDER - 1.0);
+    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
+    let p = 1.0 + fma(r * r, quotient(r), r);
+    let biased = shifted.to_bits() as u32;
+    let first = biased >> 1;
+    p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
+}
+
+/// e^x − 1 = 2^n (e^r − 1) + (2^n − 1), of which nothing cancels where n is 0, and little otherwise. What rounding takes of r, of
+/// e^r − 1 and of the sum is added last; and what of that is rounded away, where it is below 2^500.
+#[inline(always)]
+pub fn expm1_with_rest(x: f64) -> (f64, f64) {
+    // Below, the result is −1 to less than an ulp.
+    const LEAST: f64 = -40.0;
+    // From here on 1 is nothing beside 2^n, and the rest of n a factor of its own.
+    const MOST: u32 = 1023 + 512;
+    let x = if x < LEAST { LEAST } else { x };
+    let clamped = if x > CEILING { CEILING } else { x };
+    let shifted = fma(clamped, core::f64::consts::LOG2_E, ROUNDER - 1023.0);
+    let n = shifted - (ROUNDER - 1023.0);
+    let first = fma(n, -LN_2_HI, clamped);
+    let r = fma(n, -LN_2_LO, first);
+    let low = fma(n, -LN_2_LO, first - r);
+    let rest = fma(r * r, quotient(r), low);
+    let p = r + rest;
+    let p_low = rest - (p - r);
+    let biased = shifted.to_bits() as u32 & 0x7ff;
+    let most = if biased > MOST { MOST } else { biased };
+    let power = power_of_two(most);
+    // The product is exact, and less than what it is added to, unless that is 0.
+    let (base, product) = (power - 1.0, power * p);
+    let sum = base + product;
+    let rest = fma(power, p_low, product - (sum - base));
+    let value = sum + rest;
+    // The sum of −0 and 0 has lost the sign.
+    let signed = (value * power_of_two(biased - most + 1023)).copysign(x);
+    (signed, rest - (value - sum))
+}
+
+/// e^x − 1.
+#[inline]
+pub fn expm1(x: f64) -> f64 {
+    expm1_with_rest(x).0
 }
 
 /// (e^r − 1 − r) / r² for |r| ≤ ln(2) / 2.
