@@ -29,6 +29,10 @@ impl<T: Value, D: Dimension> Expr<'_, T, D> {
     /// whole arrays counts as one kernel, which reads and writes each element once; a kernel that computes what an operation is of
     /// says so, and so does an operation that computes it itself. Of an expression of no array, there are the steps alone.
     ///
+    /// Rows that a reduction goes through are read "at once" where threads keep them in registers, "in a loop" where they read them
+    /// anew for each pass, and "partly at once" where they keep what they have registers for; with shared memory in place of the
+    /// loop, where the device has room, rows are "in shared memory", or "partly".
+    ///
     /// # Errors
     ///
     /// That of the operation that put the expression together wrongly, as of [`eval`](Self::eval).
@@ -218,10 +222,13 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
             looped,
         }) => {
             let threads = 1usize << lanes_log2;
-            let how = match (held, looped) {
-                (_, 0) => "at once",
-                (0, _) => "in a loop",
-                _ => "partly at once",
+            let is_stashed = program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed);
+            let how = match (held, looped, is_stashed) {
+                (_, 0, _) => "at once",
+                (0, _, true) => "in shared memory",
+                (0, _, false) => "in a loop",
+                (_, _, true) => "partly in shared memory",
+                (_, _, false) => "partly at once",
             };
             format!("{rows} rows of {row_len}, by {} each, {how}", count(threads, "thread"))
         }
@@ -283,10 +290,29 @@ fn number(ty: ScalarType, bits: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
+    use ndarray::{Axis, array};
 
     use super::super::AnyExpr;
     use crate::{Device, DeviceArray};
+
+    /// Which on the simulated GPU of these tests is as large as on a GPU.
+    #[test]
+    fn rows_in_shared_memory_are_said_to_be_there() -> crate::Result<()> {
+        let device = Device::simulator();
+        for (len, how) in [
+            (32_768, "at once"),
+            (40_000, "partly in shared memory"),
+            (40_001, "partly at once"),
+        ] {
+            let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (1, len))?;
+            let text = x.expr().softmax(Axis(1)).explain()?;
+            assert!(
+                text.contains(&format!("by 1024 threads each, {how}, ")),
+                "{len}: {text}"
+            );
+        }
+        Ok(())
+    }
 
     #[test]
     fn each_step_is_a_line() -> crate::Result<()> {

@@ -53,8 +53,8 @@
 //! ```
 //!
 //! This is one kernel: reductions along the same axes go together, and what follows from them too, where a row of elements
-//! lies along the last axis. Rows of up to 32,768 32-bit elements are read once, of longer ones some or all elements once for
-//! each reduction that depends on another. Reductions across, of few long rows, or along several sets of axes are kernels of their own, whose
+//! lies along the last axis. Rows of up to 32,768 32-bit elements are read once, and so are longer ones where the GPU has shared
+//! memory for the rest; else some or all of their elements once for each reduction that depends on another. Reductions across, of few long rows, or along several sets of axes are kernels of their own, whose
 //! results are arrays for the next one. [`explain`](Expr::explain) tells which kernels there are, and what they read and
 //! write. In which order elements are combined follows from shapes and strides, so that the bits are the same on every
 //! device and every run; they are not always those of the reduction of an array, whose order is another one.
