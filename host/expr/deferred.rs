@@ -126,8 +126,12 @@ impl<'a> Deferred<'a> {
         }
     }
 
-    /// With one more array, of the shape of the others, which the caller has borrowed mutably: `by` may have it, too.
-    pub(crate) fn replace<T: Value<Element = T> + Element, D: Dimension, E>(
+    /// With one more array, of the shape of the others. `by` may have it, too, so that it is not a mutable reference here.
+    ///
+    /// # Safety
+    ///
+    /// The caller has borrowed the array mutably for `'a`, and reads it by nothing but what replaces it and others of this.
+    pub(crate) unsafe fn replace<T: Value<Element = T> + Element, D: Dimension, E>(
         mut self,
         elements: &'a DeviceArrayRef<T, D>,
         by: Expr<'a, T, E>,
@@ -139,7 +143,9 @@ impl<'a> Deferred<'a> {
         if let Some(array) = &root.home {
             array.stream().check_device("update", &self.stream)?;
         }
-        self.outputs.push(Box::new(Target::new(elements, &root, &self.stream)?));
+        // SAFETY: the caller's promise.
+        let target = unsafe { Target::new(elements, &root, &self.stream)? };
+        self.outputs.push(Box::new(target));
         self.roots.push(root);
         Ok(self)
     }
@@ -206,6 +212,7 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     /// Those of [`eval_into`](Self::eval_into) that are known before anything is launched.
     pub fn defer_into(&self, out: &'a mut DeviceArrayRef<T, D>) -> Result<Deferred<'a>> {
         let out = &*out;
-        Deferred::on(out.stream()).replace(out, self.clone())
+        // SAFETY: borrowed mutably for `'a`, which this expression cannot have.
+        unsafe { Deferred::on(out.stream()).replace(out, self.clone()) }
     }
 }

@@ -43,7 +43,8 @@ impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn update<'a>(&'a mut self, function: impl FnOnce(Expr<'a, T, D>) -> Expr<'a, T, D>) -> Result<()> {
         let this = &*self;
         let root = function(this.expr()).part?;
-        let target = Target::new(this, &root, this.stream())?;
+        // SAFETY: borrowed mutably; what has read them, `root`, is computed into them.
+        let target = unsafe { Target::new(this, &root, this.stream())? };
         run(this.stream(), &[&root], &[target.elements()])?;
         target.finish(this.stream())
     }
@@ -125,7 +126,8 @@ macro_rules! replace {
 
             fn defer(self, function: impl FnOnce(Self::Exprs) -> Self::Exprs) -> Result<Deferred<'a>> {
                 let elements: &DeviceArrayRef<T, D> = self;
-                Deferred::on(elements.stream()).replace(elements, function(elements.expr()))
+                // SAFETY: borrowed mutably for `'a`, and read by the function's expression alone.
+                unsafe { Deferred::on(elements.stream()).replace(elements, function(elements.expr())) }
             }
         }
     )*};
@@ -143,9 +145,12 @@ macro_rules! updates {
                 let ($first, $($type),+) = self;
                 let ($first, $($type),+) = (&*$first.elements(), $(&*$type.elements()),+);
                 let ($first_root, $($root),+) = function(($first.expr(), $($type.expr()),+));
-                let all = Deferred::on($first.stream()).replace($first, $first_root)?;
-                $(let all = all.replace($type, $root)?;)+
-                Ok(all)
+                // SAFETY: borrowed mutably for `'a`, all of them, and read by the function's expressions alone.
+                unsafe {
+                    let all = Deferred::on($first.stream()).replace($first, $first_root)?;
+                    $(let all = all.replace($type, $root)?;)+
+                    Ok(all)
+                }
             }
         }
     };
@@ -165,7 +170,14 @@ pub(super) struct Target<'a, T, D> {
 }
 
 impl<'a, T: Element, D: Dimension> Target<'a, T, D> {
-    pub(super) fn new(elements: &'a DeviceArrayRef<T, D>, root: &Arc<Node<'_>>, stream: &Stream) -> Result<Self> {
+    /// # Safety
+    ///
+    /// The caller has borrowed the elements mutably for `'a`, and reads them by nothing but what replaces them.
+    pub(super) unsafe fn new(
+        elements: &'a DeviceArrayRef<T, D>,
+        root: &Arc<Node<'_>>,
+        stream: &Stream,
+    ) -> Result<Self> {
         check_shape("update", &root.shape, elements.shape())?;
         elements.stream().check_device("update", stream)?;
         let ordered = match elements.is_standard_layout() {

@@ -264,13 +264,15 @@ impl<T: Parameter> Adam<T> {
             w = w * rest;
         }
         let step = &m * rate / (v.sqrt() * root + number::<T>(this.epsilon));
-        // Borrowed mutably, as long as the step is.
-        let elements = Deferred::on(parameters.stream())
-            .replace(parameters, select(&condition, (w - step).cast(), old))?
-            .replace(&this.mean, select(&condition, m, old_mean))?
-            .replace(&this.square, select(&condition, v, old_square))?;
+        // SAFETY (of both): parameters and state are borrowed mutably as long as the step is, and read by its expressions alone.
+        let elements = unsafe {
+            Deferred::on(parameters.stream())
+                .replace(parameters, select(&condition, (w - step).cast(), old))?
+                .replace(&this.mean, select(&condition, m, old_mean))?
+                .replace(&this.square, select(&condition, v, old_square))?
+        };
         Ok(Step {
-            count: Some(this.progress.step(this.betas, this.decay, &condition)?),
+            count: Some(unsafe { this.progress.step(this.betas, this.decay, &condition)? }),
             elements,
         })
     }
@@ -291,8 +293,12 @@ impl<T: Parameter> Adam<T> {
 }
 
 impl<T: Parameter> Progress<T> {
-    /// One step further if the condition holds, of numbers that the caller has borrowed mutably.
-    fn step<'a>(
+    /// One step further if the condition holds.
+    ///
+    /// # Safety
+    ///
+    /// The caller has borrowed this mutably for `'a`, and reads it by nothing but the expressions of the same step.
+    unsafe fn step<'a>(
         &'a self,
         [first, second]: [f64; 2],
         decay: Decay,
@@ -318,13 +324,16 @@ impl<T: Parameter> Progress<T> {
             0.0
         };
         let new_rest = one() - learning_rate * decay;
-        Deferred::on(first_power.stream())
-            .replace(first_power, a)?
-            .replace(second_power, b)?
-            .replace(rate, new_rate.cast::<T::State>())?
-            .replace(root, new_root.cast::<T::State>())?
-            .replace(rest, new_rest.cast::<T::State>())?
-            .replace(steps, select(condition, &old_steps + 1u64, old_steps))
+        // SAFETY: the caller's promise.
+        unsafe {
+            Deferred::on(first_power.stream())
+                .replace(first_power, a)?
+                .replace(second_power, b)?
+                .replace(rate, new_rate.cast::<T::State>())?
+                .replace(root, new_root.cast::<T::State>())?
+                .replace(rest, new_rest.cast::<T::State>())?
+                .replace(steps, select(condition, &old_steps + 1u64, old_steps))
+        }
     }
 
     /// As after so many steps: rates are computed by the next one.

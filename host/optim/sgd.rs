@@ -236,17 +236,19 @@ impl<T: Parameter> Sgd<T> {
             0.0 => gradient,
             _ => gradient + &w * decay,
         };
-        // Borrowed mutably, as long as the step is.
         let elements = Deferred::on(parameters.stream());
+        // SAFETY (of both): parameters and velocity are borrowed mutably as long as the step is, and read by its expressions alone.
         let elements = match &this.velocity {
-            None => elements.replace(parameters, select(&condition, (w - g * rate).cast(), old))?,
+            None => unsafe { elements.replace(parameters, select(&condition, (w - g * rate).cast(), old))? },
             Some(velocity) => {
                 let old_velocity = velocity.expr();
                 let v = &old_velocity * &momentum + &g;
                 let direction = if this.is_nesterov { g + &v * momentum } else { v.clone() };
-                elements
-                    .replace(parameters, select(&condition, (w - direction * rate).cast(), old))?
-                    .replace(velocity, select(&condition, v, old_velocity))?
+                unsafe {
+                    elements
+                        .replace(parameters, select(&condition, (w - direction * rate).cast(), old))?
+                        .replace(velocity, select(&condition, v, old_velocity))?
+                }
             }
         };
         Ok(Step { count: None, elements })
