@@ -198,7 +198,6 @@ impl<'a> Plan<'a> {
             temporaries: Vec::new(),
         };
         call.temporaries.resize_with(self.temporaries.len(), || None);
-        let mut values = Vec::new();
         for step in &self.steps {
             // What has no elements is written by no step.
             for slot in step.writes.iter().chain(&step.reads) {
@@ -211,10 +210,13 @@ impl<'a> Plan<'a> {
             }
             let (reads, writes) = (step.reads.iter(), step.writes.iter());
             let array = |slot: &Slot| call.array(*slot);
+            let values = |slots: &[Option<Slot>]| -> Vec<u64> {
+                let value = |slot: &Option<Slot>| slot.map_or(0, |slot| call.value(slot));
+                slots.iter().map(value).collect()
+            };
             match &step.work {
                 Work::Program(launches, slots) => {
-                    values.clear();
-                    values.extend(slots.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
+                    let values = values(slots);
                     // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones
                     // and temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured
                     // ones. `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
@@ -222,8 +224,7 @@ impl<'a> Plan<'a> {
                     in_order(stream, reads.map(array), writes.map(array), launch)?;
                 }
                 Work::Reading(operation, later, slots, shape, at) => {
-                    values.clear();
-                    values.extend(slots.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
+                    let values = values(slots);
                     let lowered = later.with(&values).0;
                     let output = lying(call.array(step.writes[0]), &at.0, &at.1);
                     // SAFETY: the arrays that are read, as for a program; `in_order` has ordered the stream.

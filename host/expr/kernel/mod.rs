@@ -273,12 +273,11 @@ impl Launches {
             // SAFETY: the caller's promise.
             return unsafe { launch(stream, &lowered, &outputs) };
         };
-        let mut block = Vec::new();
         let program = &self.later.lowered.program;
         let large = self.large.iter().map(|(number, at)| moved(at, values[*number]));
         let from_end = program.either_way && stream.turns().begins_with_end(large);
         for (piece, config) in in_turn(&self.pieces, from_end) {
-            block.clone_from(piece);
+            let mut block = piece.clone();
             add_words(&mut block, values);
             if from_end {
                 ptx::begin_with_last(program, &mut block, config);
