@@ -40,6 +40,23 @@
 //! # }
 //! ```
 //!
+//! # Devices
+//!
+//! [`Device::auto`] takes the first GPU, or the simulated one where there is none; the variable `WARPSMITH_DEVICE` says another,
+//! without a change of the program. [`Device::list`] says which GPUs there are, and [`Device::cuda`] and [`Device::simulator`] open
+//! one device. An array is in the memory of its device, and at home on a stream, on which its operations run one behind another;
+//! [`Device::create_stream`] makes more, for work side by side. An array may be used on any of them: each use is put behind those
+//! that it has to wait for.
+//!
+//! # Errors
+//!
+//! What the host can know is an error at once: shapes that do not fit, memory that is not there, a launch that the device
+//! does not take. It says what was given and what was wanted. What a kernel does wrong on a GPU, an
+//! index out of bounds say, is known when it has run, so a later call says it, as a rule the one that waits for a result
+//! ([`Error::Fault`], with the kernel's name, thread, file and line); the device is of no use then before [`Device::reset`]. On the
+//! simulated GPU the launch itself says it, and nothing else is lost. Results that nobody looks at are warnings of the compiler:
+//! pass them on by `?`.
+//!
 //! # Other libraries
 //!
 //! [`DeviceArrayRef::as_device_ptr`] and [`Stream::as_raw`] are for C libraries such as cuBLAS, [`dlpack`] for PyTorch, CuPy
