@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Optimisers against their formulas in `f64`, and recorded steps against steps one by one.
 
-use ndarray::{Array1, Array2, ArrayD, Axis, IxDyn, array, s};
+use ndarray::{Array1, Array2, ArrayD, Axis, Ix1, IxDyn, array, s};
 use warpsmith::expr::{Promote, Value};
 use warpsmith::optim::{self, Adam, LossScale, LossScaleState, Parameter, Sgd, clip_norm};
 use warpsmith::{Device, DeviceArray, Error, Result, bf16, f16};
@@ -439,6 +439,32 @@ fn norms_are_clipped() {
         clip_norm(&mut [whole.view_mut().into_dyn()], -1.0),
         Err(Error::Parameter { parameter: "most", .. })
     ));
+}
+
+/// Of gradients that a few threads have, a block, or several blocks, and of which one has what is not finite at its end.
+#[test]
+fn many_gradients_are_clipped_and_looked_at_together() {
+    let lengths = [5, 300, 301, 4096, 9000, 40_000, 66_001];
+    let number = |i: usize| (i % 7) as f32 - 3.0;
+    let mut all = lengths.map(|len| upload(&Array1::from_shape_fn(len, number)));
+    let mut scale = LossScale::new(device().default_stream(), 8.0).unwrap();
+    let mut update = |all: &[DeviceArray<f32, Ix1>]| {
+        let views: Vec<_> = all.iter().map(|gradient| gradient.view().into_dyn()).collect();
+        scale.update(&views).unwrap();
+        scale.state().unwrap()
+    };
+    assert_eq!(update(&all), LossScaleState { value: 8.0, steps: 1 });
+    // Sums of small integers are exact.
+    let squares = |len: usize| (0..len).map(|i| number(i).powi(2)).sum::<f32>();
+    let exact = lengths.map(squares).iter().sum::<f32>().sqrt();
+    let mut views: Vec<_> = all.iter_mut().map(|gradient| gradient.view_mut().into_dyn()).collect();
+    assert_eq!(elements(&clip_norm(&mut views, 1e6).unwrap()), [exact]);
+    for at in 0..lengths.len() {
+        let mut broken = lengths.map(|len| upload(&Array1::from_shape_fn(len, number)));
+        broken[at].set(lengths[at] - 1, f32::INFINITY).unwrap();
+        let before = update(&all).value;
+        assert_eq!(update(&broken), LossScaleState { value: before / 2.0, steps: 0 });
+    }
 }
 
 /// Steps with gradients that are times the scale, of which those in `broken` have one that is not finite, beside steps with

@@ -8,9 +8,9 @@ use ndarray::Dimension;
 
 use super::Expr;
 use super::eval::check_shape;
-use super::graph::{Elements, Node};
+use super::graph::{Array, Elements, Node};
 use super::kernel::together::{Work, can_be_together, launch_all};
-use super::plan;
+use super::plan::{Course, Next};
 use super::plan::run::{addresses, in_order, reads_in_order};
 use super::update::{Target, Update};
 use super::value::Value;
@@ -57,9 +57,11 @@ pub fn defer_update<'a, U: Update<'a>>(arrays: U, function: impl FnOnce(U::Exprs
 /// instead of one each: what takes the time of many small arrays is their launches.
 ///
 /// Expressions are of one form where they are made by the same operations, of arrays of the same types that lie alike, such as in C
-/// order; whatever their lengths are, and the numbers beside the arrays. What has reductions, scans or products in it is computed for itself, and so
-/// are arrays that the device's cache does not hold, which take longer than a launch. Each has the bits that it has when it is computed
-/// alone. Launches are queued on the stream that the arrays' are; those of several streams are not put together.
+/// order; whatever their lengths are, and the numbers beside the arrays. Of reductions those are together whose rows as many threads
+/// have, such as sums of arrays of similar lengths; of the longest ones what several blocks have, and then what combines that. What
+/// has scans or products in it is computed for itself, reductions along others than the last axes are, and so are arrays that the
+/// device's cache does not hold, which take longer than a launch. Each has the bits that it has when it is computed alone. Launches
+/// are queued on the stream that the arrays' are; those of several streams are not put together.
 ///
 /// # Errors
 ///
@@ -90,30 +92,61 @@ pub fn defer_update<'a, U: Update<'a>>(arrays: U, function: impl FnOnce(U::Exprs
 /// # }
 /// ```
 pub fn run_all<'a>(all: impl IntoIterator<Item = Deferred<'a>>) -> Result<()> {
-    let mut outputs = Vec::new();
-    let mut of_streams: Vec<(Stream, Vec<Work<'a>>)> = Vec::new();
     let all: Vec<Deferred<'a>> = all.into_iter().collect();
-    for deferred in &all {
-        let Some(work) = deferred.work()? else { continue };
-        match of_streams.iter_mut().find(|(stream, _)| *stream == deferred.stream) {
-            Some((_, works)) => works.push(work),
-            None => of_streams.push((deferred.stream.clone(), vec![work])),
+    let mut under_way: Vec<_> = all.iter().map(|deferred| (deferred, deferred.course())).collect();
+    // What some have ahead is launched together, then what is left.
+    while !under_way.is_empty() {
+        let mut ahead = Vec::with_capacity(under_way.len());
+        let mut kernels = Vec::with_capacity(under_way.len());
+        for (deferred, course) in under_way {
+            let mut course = course.filter(|_| !deferred.is_empty());
+            match course.as_mut().map(|course| deferred.next(course)).transpose()?.flatten() {
+                Some(kernel) => {
+                    if !kernel.numbers.is_empty() {
+                        ahead.push((deferred, course));
+                    }
+                    kernels.push((deferred, kernel));
+                }
+                None => deferred.run_alone()?,
+            }
         }
-        outputs.push((&deferred.stream, deferred.elements()));
-    }
-    for (stream, works) in &of_streams {
-        let reads = works
-            .iter()
-            .flat_map(|(lowered, _)| lowered.arrays.iter())
-            .map(|array| &**array);
-        let of_stream = outputs.iter().filter(|(own, _)| *own == stream);
-        let writes = of_stream.flat_map(|(_, outputs)| outputs.iter().copied());
-        // SAFETY: the arrays' elements and the outputs', in memory of the stream's device, as in `Runner::run` of a stream, which was
-        // just ordered behind their other uses. What one deferred work writes is borrowed mutably by it, so that no other one reads
-        // or writes it; what it reads of that it reads element by element, as `work` has asked.
-        in_order(stream, reads, writes, || unsafe { launch_all(stream, works) })?;
+        run_together(&kernels)?;
+        under_way = ahead;
     }
     all.into_iter().try_for_each(Deferred::finish)
+}
+
+/// A kernel that is launched together with others.
+struct Kernel<'a> {
+    work: Work<'a>,
+    /// What it writes to; of the last kernel nothing, but the outputs.
+    numbers: Vec<Array<'a>>,
+}
+
+/// Launches what is next of several, those of a stream together.
+fn run_together<'a>(kernels: &[(&Deferred<'a>, Kernel<'a>)]) -> Result<()> {
+    let mut streams: Vec<&Stream> = Vec::new();
+    for (deferred, _) in kernels {
+        if !streams.contains(&&deferred.stream) {
+            streams.push(&deferred.stream);
+        }
+    }
+    for stream in streams {
+        let own = || kernels.iter().filter(|(deferred, _)| deferred.stream == *stream);
+        let works: Vec<&Work<'_>> = own().map(|(_, kernel)| &kernel.work).collect();
+        let reads = own().flat_map(|(_, kernel)| kernel.work.0.arrays.iter()).map(|array| &**array);
+        let writes: Vec<&dyn Elements> = own()
+            .flat_map(|(deferred, kernel)| match kernel.numbers.is_empty() {
+                true => deferred.elements(),
+                false => kernel.numbers.iter().map(|array| &**array).collect(),
+            })
+            .collect();
+        // SAFETY: the arrays' elements and the outputs', in memory of the stream's device, as in `Runner::run` of a stream, which was
+        // just ordered behind their other uses. What one deferred work writes is borrowed mutably by it, or made for it, so that no
+        // other one reads or writes it; what it reads of that it reads element by element, as `next` has asked.
+        in_order(stream, reads, writes.iter().copied(), || unsafe { launch_all(stream, &works) })?;
+    }
+    Ok(())
 }
 
 impl<'a> Deferred<'a> {
@@ -174,22 +207,35 @@ impl<'a> Deferred<'a> {
             .try_for_each(|output| output.finish(&self.stream))
     }
 
-    /// What is launched together with others; what cannot be, or has no elements, is done.
-    fn work(&self) -> Result<Option<Work<'a>>> {
+    /// The kernels that compute it; none of operations that have kernels of their own.
+    fn course(&self) -> Option<Course<'a>> {
+        let has_applications = self.roots.iter().any(|root| root.has.applications);
+        (!has_applications).then(|| Course::new(&self.roots.iter().collect::<Vec<_>>()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.elements().iter().any(|output| output.shape().contains(&0))
+    }
+
+    /// The next kernel, if it can be launched together with others.
+    fn next(&self, course: &mut Course<'a>) -> Result<Option<Kernel<'a>>> {
         let outputs = self.elements();
-        let addresses = addresses(&outputs);
-        let roots: Vec<_> = self.roots.iter().collect();
-        let is_empty = outputs.iter().any(|output| output.shape().contains(&0));
-        let lowered = plan::elementwise(&roots, &addresses).filter(|lowered| {
-            !is_empty
-                && can_be_together(&lowered.program)
-                && lowered.later.is_empty()
-                && reads_in_order(lowered, &outputs)
-        });
-        match lowered {
-            Some(lowered) => Ok(Some((lowered, addresses))),
-            None => self.run_alone().map(|()| None),
-        }
+        let own = addresses(&outputs);
+        let (lowered, numbers) = match course.next(&self.stream, &own)? {
+            Next::Last(lowered) => (lowered, Vec::new()),
+            Next::Ahead(lowered, numbers) => (lowered, numbers),
+            Next::Long(_) => return Ok(None),
+        };
+        let is_last = numbers.is_empty();
+        let can_be = can_be_together(&lowered.program, &lowered.lengths)
+            && lowered.later.is_empty()
+            && (!is_last || reads_in_order(&lowered, &outputs));
+        let addresses = match is_last {
+            true => own,
+            false => numbers.iter().map(|array| array.first_address()).collect(),
+        };
+        let work = (*lowered, addresses);
+        Ok(can_be.then_some(Kernel { work, numbers }))
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients that are kept short.
 
-use ndarray::{Ix0, IxDyn};
+use ndarray::{Axis, Ix0, IxDyn};
 
-use super::{LossScale, Parameter, check_not_negative, number};
+use super::{LossScale, Parameter, check_not_negative, number, of_each};
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::expr::{self, Expr};
@@ -90,10 +90,7 @@ fn clip<T: Parameter>(
     inverse: Option<Expr<'_, T::State, Ix0>>,
 ) -> Result<DeviceArray<T::State, Ix0>> {
     check_not_negative("clip_norm", "most", most)?;
-    let squares = gradients
-        .iter()
-        .map(|gradient| gradient.expr().cast::<T::State>().square().sum());
-    let Some(total) = squares.reduce(|a, b| a + b) else {
+    let Some(first) = gradients.first() else {
         return Err(Error::Parameter {
             operation: "clip_norm",
             parameter: "gradients",
@@ -101,11 +98,17 @@ fn clip<T: Parameter>(
             wanted: "one at least".into(),
         });
     };
+    let stream = first.stream().clone();
+    let squares = gradients
+        .iter()
+        .map(|gradient| gradient.expr().cast::<T::State>().square().sum());
+    let squares = of_each(&stream, squares)?;
+    let squares: Vec<_> = squares.axis_iter(Axis(0))?.collect();
+    let total = squares.iter().map(|sum| sum.expr()).reduce(|a, b| a + b).expect("one at least");
     let norm = match inverse {
         Some(inverse) => (total.sqrt() * inverse).eval()?,
         None => total.sqrt().eval()?,
     };
-    drop(total);
     let scaled = gradients.iter_mut().map(|gradient| {
         let factor = (number::<T>(most) / &norm).minimum(number::<T>(1.0));
         expr::defer_update(gradient, |gradient| (gradient.cast::<T::State>() * factor).cast())

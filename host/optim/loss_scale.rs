@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Losses that are scaled, so that gradients of 16 bits are not lost.
 
-use ndarray::{Ix0, IxDyn};
+use ndarray::{Axis, Ix0, IxDyn};
 
-use super::{Parameter, number_on};
+use super::{Parameter, number_on, of_each};
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::expr::{self, Expr, Value};
@@ -144,14 +144,17 @@ impl LossScale {
     /// [`step_scaled`](super::Adam::step_scaled) does next, and the factor of the next step, follow from it. Call it once a step, ahead
     /// of the optimisers.
     ///
-    /// Gradients are read once; a kernel for each, and one of one thread. Nothing waits.
+    /// Gradients are read once, tens of them by one launch; another one is of one thread. Nothing waits.
     ///
     /// # Errors
     ///
     /// [`Error::Parameter`] if there is no gradient, [`Error::DifferentDevices`], and those of an allocation and a launch.
     pub fn update<T: Parameter>(&mut self, gradients: &[DeviceView<'_, T, IxDyn>]) -> Result<()> {
-        let all = gradients.iter().map(|gradient| gradient.expr().is_finite().all());
-        let Some(all) = all.reduce(|a, b| a & b) else {
+        let are_finite = gradients.iter().map(|gradient| gradient.expr().is_finite().all().cast::<u8>());
+        let are_finite = of_each(self.value.stream(), are_finite)?;
+        let are_finite: Vec<_> = are_finite.axis_iter(Axis(0))?.collect();
+        let each = are_finite.iter().map(|all| all.expr().not_equal(0));
+        let Some(all) = each.reduce(|a, b| a & b) else {
             return Err(Error::Parameter {
                 operation: "LossScale::update",
                 parameter: "gradients",

@@ -98,7 +98,7 @@ mod sgd;
 use std::fmt::Debug;
 
 use half::{bf16, f16};
-use ndarray::{ArrayD, DimMax, Dimension, Ix0};
+use ndarray::{ArrayD, Axis, DimMax, Dimension, Ix0, Ix1};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
@@ -189,6 +189,20 @@ pub fn step_all<'a>(steps: impl IntoIterator<Item = Step<'a>>) -> Result<()> {
 /// A number as one of an optimiser's type.
 fn number<T: Parameter>(value: f64) -> Expr<'static, T::State, Ix0> {
     expr::scalar(value).cast()
+}
+
+/// The numbers that these expressions have, such as one of each gradient, by few launches.
+fn of_each<'a, T: Value<Element = T> + Element>(
+    stream: &Stream,
+    numbers: impl ExactSizeIterator<Item = Expr<'a, T, Ix0>>,
+) -> Result<DeviceArray<T, Ix1>> {
+    let mut out = DeviceArray::uninit(stream, Ix1(numbers.len()))?;
+    let mut places: Vec<_> = out.axis_iter_mut(Axis(0))?.collect();
+    let each = numbers.zip(&mut places);
+    let each = each.map(|(number, place)| number.defer_into(place));
+    expr::run_all(each.collect::<Result<Vec<_>>>()?)?;
+    drop(places);
+    Ok(out)
 }
 
 /// A number on the device.

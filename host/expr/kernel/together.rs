@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use super::{kernel, launch, pieces};
 use crate::error::Result;
 use crate::expr::program::lower::Lowered;
-use crate::expr::program::{Program, Vectors};
+use crate::expr::plan::groups;
+use crate::expr::program::{Form, Program, Vectors};
 #[cfg(test)]
 use crate::expr::ptx;
 use crate::expr::ptx::together::{most, together};
@@ -21,7 +22,7 @@ pub(in crate::expr) type Work<'a> = (Lowered<'a>, Vec<u64>);
 /// # Safety
 ///
 /// That of [`launch`], for each; none reads or writes what another one writes.
-pub(in crate::expr) unsafe fn launch_all(stream: &Stream, works: &[Work<'_>]) -> Result<()> {
+pub(in crate::expr) unsafe fn launch_all(stream: &Stream, works: &[&Work<'_>]) -> Result<()> {
     for (program, those) in by_program(works) {
         if stream.backend().properties().is_simulated() || most(&program) < 2 || those.len() < 2 {
             for (lowered, outputs) in &those {
@@ -54,10 +55,10 @@ pub(in crate::expr) fn launches(program: &Program, those: &[&Work<'_>]) -> Vec<(
 }
 
 /// The works by the programs that compute them together, in the order of the first of each.
-fn by_program<'w, 'a>(works: &'w [Work<'a>]) -> Vec<(Program, Vec<&'w Work<'a>>)> {
+fn by_program<'w, 'a>(works: &[&'w Work<'a>]) -> Vec<(Program, Vec<&'w Work<'a>>)> {
     let mut all: Vec<(Program, Vec<&Work<'_>>)> = Vec::new();
     let mut numbers: FxHashMap<Program, usize> = FxHashMap::default();
-    for work in works {
+    for &work in works {
         let program = of_many(&work.0.program);
         let number = *numbers.entry(program).or_insert_with_key(|program| {
             all.push((program.clone(), Vec::new()));
@@ -68,17 +69,43 @@ fn by_program<'w, 'a>(works: &'w [Work<'a>]) -> Vec<(Program, Vec<&'w Work<'a>>)
     all
 }
 
-/// The program that computes this one of many arrays: it asks for how many vectors there are.
+/// The program that computes this one of many arrays: it asks for how many vectors there are, and goes through rows that are read
+/// once in a loop, whatever their length. Their elements are combined in the same order, which depends on the lanes alone.
 pub(in crate::expr) fn of_many(program: &Program) -> Program {
-    Program {
+    let mut many = Program {
         vectors: Vectors::Any,
         together: true,
         ..program.clone()
+    };
+    if let Some(reduce) = &mut many.reduce
+        && let Form::Rows { lanes_log2, .. } = reduce.form
+    {
+        reduce.is_whole = false;
+        if reads_once(program) {
+            let looped = groups(program) as u8;
+            reduce.form = Form::Rows {
+                lanes_log2,
+                held: 0,
+                looped,
+            };
+        }
     }
+    many
 }
 
-/// Whether a program's launches can be a part of others: of those that go through arrays which are larger than the cache each takes
-/// its order from what the stream has launched last, and takes so long that another launch does not matter.
-pub(in crate::expr) fn can_be_together(program: &Program) -> bool {
-    program.reduce.is_none() && !program.either_way && !program.by_words && program.streamed.is_empty()
+/// Whether all reductions of a program are of elements, and nothing else is.
+fn reads_once(program: &Program) -> bool {
+    let is_row = program.reduce.as_ref().is_some_and(|reduce| !reduce.is_row.contains(&false));
+    is_row && program.passes().iter().all(|&pass| pass <= 1)
+}
+
+/// Whether a program's launches can be a part of others, of rows along axes of these lengths: of those that go through arrays which
+/// are larger than the cache each takes its order from what the stream has launched last, and takes so long that another launch
+/// does not matter. Of rows that are combined in parts there is one, whose parts then are blocks along the grid's one axis.
+pub(in crate::expr) fn can_be_together(program: &Program, lengths: &[usize]) -> bool {
+    let is_along_one_axis = program.reduce.as_ref().is_none_or(|reduce| {
+        let is_one = lengths[..lengths.len() - 1].iter().product::<usize>() == 1;
+        !reduce.form.has_columns() && !reduce.is_stashed && (!reduce.in_parts || is_one)
+    });
+    is_along_one_axis && !program.either_way && !program.by_words && program.streamed.is_empty()
 }

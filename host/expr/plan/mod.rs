@@ -22,9 +22,9 @@ use self::materialize::materialize;
 use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
-use crate::expr::graph::{Elements, Kind, Node, Reduced, Reduction};
+use crate::expr::graph::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::expr::program::lower::{Lowered, Reducing, lower};
-use crate::expr::program::{Form, GROUP, MOST_WARPS_LOG2, WARP_LOG2, Words};
+use crate::expr::program::{Form, GROUP, MOST_WARPS_LOG2, Program, Step, WARP_LOG2, Words};
 use crate::expr::ptx;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
@@ -33,14 +33,6 @@ pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], output
         return materialize(runner, roots, outputs);
     }
     run_kernels(runner, roots, outputs)
-}
-
-/// What computes roots of one shape in one kernel, if that is of elements alone and has room for them.
-pub(in crate::expr) fn elementwise<'a>(roots: &[&Arc<Node<'a>>], outputs: &[u64]) -> Option<Lowered<'a>> {
-    let is_of_elements = roots.iter().all(|root| !root.has.applications && !root.has.reductions);
-    let roots: Vec<Arc<Node<'a>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
-    (is_of_elements && weights(&roots.iter().collect::<Vec<_>>()) <= MOST)
-        .then(|| lower(&roots, &roots[0].shape, outputs))
 }
 
 /// Computes roots by one kernel that has its rows [at hand](crate::expr::program::lower::Lowered::is_at_hand): the first has the shape of the elements, and others
@@ -79,30 +71,85 @@ fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn El
     if !roots.iter().any(|root| root.has.reductions) {
         return compute(runner, &cut(runner, roots)?, outputs);
     }
-    let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
-    let mut are_common = false;
+    let mut course = Course::new(roots);
+    let addresses = addresses(outputs);
     loop {
-        let all = reductions(&roots.iter().collect::<Vec<_>>());
-        if all.is_empty() {
-            let roots: Vec<_> = roots.iter().collect();
-            return compute(runner, &cut(runner, &roots)?, outputs);
-        }
-        let space = Space::next(&all, &roots[0].shape);
-        if space.has_all(&all, &roots) {
-            let reducing = Reducing::new(&roots, &space.shape, &space.axes);
-            if let Some(form) = whole(&reducing, space.are_last()) {
-                return runner.run(&reducing.finish(form, ONE_PART, &addresses(outputs)), outputs);
+        match course.next(runner, &addresses)? {
+            Next::Ahead(lowered, numbers) => {
+                let numbers: Vec<&dyn Elements> = numbers.iter().map(|array| &**array).collect();
+                runner.run(&lowered, &numbers)?;
             }
+            Next::Last(lowered) => return runner.run(&lowered, outputs),
+            Next::Long(all) if all.is_empty() => {
+                let roots: Vec<_> = course.roots.iter().collect();
+                return compute(runner, &cut(runner, &roots)?, outputs);
+            }
+            Next::Long(all) => course.replace(&shorten(runner, &all)?),
         }
-        if !are_common {
-            // Several kernels: what was written twice is one array for those that read it. One kernel sees to that itself.
-            roots = with_common_parts(&roots.iter().collect::<Vec<_>>());
-            are_common = true;
-            continue;
+    }
+}
+
+/// Roots of which reductions may be a part, and no applications, as they are computed by one kernel after another.
+pub(in crate::expr) struct Course<'a> {
+    roots: Vec<Arc<Node<'a>>>,
+    are_common: bool,
+}
+
+/// The next kernel of a [`Course`].
+pub(in crate::expr) enum Next<'a> {
+    /// What it leaves in these arrays the roots are made of, as they are now.
+    Ahead(Box<Lowered<'a>>, Vec<Array<'a>>),
+    /// It computes the roots.
+    Last(Box<Lowered<'a>>),
+    /// No kernel has room for these reductions; if there are none, for the roots.
+    Long(Vec<Arc<Reduction<'a>>>),
+}
+
+impl<'a> Course<'a> {
+    pub(in crate::expr) fn new(roots: &[&Arc<Node<'a>>]) -> Self {
+        Self {
+            roots: roots.iter().map(|&root| Arc::clone(root)).collect(),
+            are_common: false,
         }
-        let ready = space.chain(&all, &roots).unwrap_or_else(|| space.ready(&all));
-        let results = space.results(runner, &ready)?;
-        roots = replace(&roots, &results);
+    }
+
+    /// The next kernel, which leaves in `runner`'s memory what others go on with; of the last one the outputs have these addresses.
+    pub(in crate::expr) fn next(&mut self, runner: &dyn Runner, outputs: &[u64]) -> Result<Next<'a>> {
+        loop {
+            let (shape, all) = (&self.roots[0].shape, reductions(&self.roots.iter().collect::<Vec<_>>()));
+            if all.is_empty() {
+                let has_room = weights(&self.roots.iter().collect::<Vec<_>>()) <= MOST;
+                return Ok(match has_room {
+                    true => Next::Last(Box::new(lower(&self.roots, shape, outputs))),
+                    false => Next::Long(all),
+                });
+            }
+            let space = Space::next(&all, shape);
+            if space.has_all(&all, &self.roots) {
+                let reducing = Reducing::new(&self.roots, &space.shape, &space.axes);
+                if let Some(form) = whole(&reducing, space.are_last()) {
+                    return Ok(Next::Last(Box::new(reducing.finish(form, ONE_PART, outputs))));
+                }
+            }
+            if !self.are_common {
+                // Several kernels: what was written twice is one array for those that read it. One kernel sees to that itself.
+                self.roots = with_common_parts(&self.roots.iter().collect::<Vec<_>>());
+                self.are_common = true;
+                continue;
+            }
+            let ready = space.chain(&all, &self.roots).unwrap_or_else(|| space.ready(&all));
+            let parts: Vec<_> = ready.iter().flat_map(|reduction| &reduction.parts).collect();
+            if weights(&parts) > MOST {
+                return Ok(Next::Long(ready));
+            }
+            let (lowered, numbers, results) = space.results(runner, &ready)?;
+            self.replace(&results);
+            return Ok(Next::Ahead(Box::new(lowered), numbers));
+        }
+    }
+
+    fn replace(&mut self, results: &Results<'a>) {
+        self.roots = replace(&self.roots, results);
     }
 }
 
@@ -210,12 +257,13 @@ impl Space {
         ready
     }
 
-    /// What becomes of reductions that are of no others, or a [chain](Self::chain): arrays, or reductions of arrays.
-    fn results<'a>(&self, runner: &dyn Runner, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
-        let parts: Vec<_> = ready.iter().flat_map(|reduction| &reduction.parts).collect();
-        if weights(&parts) > MOST {
-            return shorten(runner, ready);
-        }
+    /// The kernel of reductions that are of no others, or a [chain](Self::chain), the arrays that it leaves, and what becomes of the
+    /// reductions: arrays, or reductions of arrays.
+    fn results<'a>(
+        &self,
+        runner: &dyn Runner,
+        ready: &[Arc<Reduction<'a>>],
+    ) -> Result<(Lowered<'a>, Vec<Array<'a>>, Results<'a>)> {
         let mut axes = self.axes.clone();
         let mut roots = numbers_of(ready, &axes);
         let mut reducing = Reducing::new(&roots, &self.shape, &axes);
@@ -237,7 +285,7 @@ impl Space {
             numbers.push(runner.uninit(root.ty, len)?);
         }
         let outputs: Vec<&dyn Elements> = numbers.iter().map(|array| &**array).collect();
-        runner.run(&reducing.finish(form, parts, &addresses(&outputs)), &outputs)?;
+        let lowered = reducing.finish(form, parts, &addresses(&outputs));
         let (shape, strides) = lies;
         let is_done = self.axes.iter().all(|&axis| shape[axis] == 1);
         let mut nodes = numbers.iter().zip(&roots).map(|(array, root)| {
@@ -257,7 +305,7 @@ impl Space {
             };
             results.insert(Arc::as_ptr(reduction), result);
         }
-        Ok(results)
+        Ok((lowered, numbers, results))
     }
 
     /// Shape and strides, along all axes, of what a kernel leaves that combines elements along `axes`, in so many parts. Those
@@ -508,10 +556,23 @@ fn longer(reducing: &Reducing<'_, '_>) -> Form {
     }
 }
 
+/// The groups of a row that a thread has at a time in a loop that reads it once: of a program by all of its functions.
+pub(in crate::expr) fn groups(program: &Program) -> usize {
+    let is_call = |step: &&Step| matches!(step, Step::Call(..));
+    let of_folds = program.folds.iter().map(|fold| fold.combine.calls.len());
+    let calls = program.steps.iter().filter(is_call).count() + of_folds.sum::<usize>();
+    GROUPS.min(groups_of(calls, MOST_CALLS))
+}
+
 /// The groups that a thread's code may have, a power of two, if it has so many calls at most: it grows with them and with the
 /// functions that each calls, and with it the time that the driver's compiler takes.
 fn most_groups(reducing: &Reducing<'_, '_>, calls: usize) -> usize {
-    let groups = calls / (GROUP * reducing.calls().max(1));
+    groups_of(reducing.calls(), calls)
+}
+
+/// The same of so many calls for each element.
+fn groups_of(calls_of_element: usize, calls: usize) -> usize {
+    let groups = calls / (GROUP * calls_of_element.max(1));
     1 << groups.max(1).ilog2()
 }
 

@@ -27,8 +27,13 @@ pub(super) enum Axis {
 impl Kernel<'_> {
     /// The number of the block along an axis of the grid, in the order of the arrays.
     pub(super) fn block_number(&self, axis: Axis, writer: &mut Writer) -> Register {
-        if let (Given::Together { block, .. }, Axis::X) = (self.given, axis) {
-            return block;
+        if let Given::Together { block, .. } = self.given {
+            // Parts of its one row are what the blocks of a launch have, or else all rows.
+            let in_parts = self.program.reduce.as_ref().is_some_and(|reduce| reduce.in_parts);
+            return match (axis, in_parts) {
+                (Axis::X, false) | (Axis::Y, true) => block,
+                _ => writer.new_word("mov.u32", "0"),
+            };
         }
         let (place, offset) = match axis {
             Axis::X => ("%ctaid.x", 4),

@@ -92,7 +92,7 @@ proptest! {
         check_registers(&text);
         check_labels(&text);
         prop_assert_eq!(text, kernel(&program, &texts, (9, 0)).unwrap());
-        if can_be_together(&program) {
+        if can_be_together(&program, &[]) {
             let text = kernel(&of_many(&program), &texts, (9, 0)).unwrap();
             check_registers(&text);
             check_labels(&text);

@@ -81,7 +81,7 @@ pub(in crate::expr) fn most(program: &Program) -> usize {
 ///
 /// # Panics
 ///
-/// If they are more, or have blocks of threads along a second axis.
+/// If they are more, or have blocks of threads along two axes.
 pub(in crate::expr) fn together(program: &Program, all: &[(Vec<u8>, LaunchConfig)]) -> (Vec<u8>, LaunchConfig) {
     let stride = stride(&Block::new(program));
     assert!(all.len() <= most(program), "there is room for them");
@@ -92,11 +92,11 @@ pub(in crate::expr) fn together(program: &Program, all: &[(Vec<u8>, LaunchConfig
         let first = all.get(number).map_or(NONE, |_| blocks);
         bytes[4 * number..][..4].copy_from_slice(&first.to_le_bytes());
         if let Some((block, own)) = all.get(number) {
-            assert_eq!((own.grid.y, own.grid.z), (1, 1), "blocks go along one axis");
+            assert!(own.grid.x.min(own.grid.y) == 1 && own.grid.z == 1, "blocks go along one axis");
             bytes[TABLE_BYTES + number * stride..][..block.len()].copy_from_slice(block);
-            blocks += own.grid.x;
+            blocks += own.grid.x * own.grid.y;
         }
     }
-    config.grid.x = blocks;
+    (config.grid.x, config.grid.y) = (blocks, 1);
     (bytes, config)
 }

@@ -42,7 +42,7 @@ fn ptxas_takes_programs_of_all_types_and_layouts() {
     let samples = samples();
     for seed in 0..PROGRAMS {
         let Random { mut program, texts } = Random::new(seed, &samples);
-        if seed % 3 == 0 && can_be_together(&program) {
+        if seed % 3 == 0 && can_be_together(&program, &[]) {
             program = of_many(&program);
         }
         let (architecture, capability) = ARCHITECTURES[seed as usize % 2];
@@ -101,6 +101,8 @@ fn ptxas_takes_reductions_of_all_forms() {
         Ok(())
     });
     check_library("reductions", &programs, 0);
+    let alone = programs.iter().filter(|program| can_be_together(program, &[1, 1]));
+    check_library("together", &alone.map(of_many).collect::<Vec<_>>(), 0);
 }
 
 /// Those whose threads, as many as a block has, load vectors for each other.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels that are many launches, run by the tests' machine: they give the bits of each launch.
 
-use ndarray::{Ix3, s};
+use ndarray::{Axis, Ix3, s};
 use test_reference::emulator::{Emulator, Memory};
 
 use super::emulated::{Host, count, is_run, numbers, twice};
@@ -21,7 +21,10 @@ pub(in crate::expr) fn run_together_again(program: &Program, works: &[&Work<'_>]
     let emulator = Emulator::new(&text, &native);
     let places = works.iter().flat_map(|(lowered, outputs)| {
         let elements: usize = lowered.lengths.iter().product();
-        let bytes = move |output: usize| elements * program.types[usize::from(program.outputs[output])].bytes();
+        let rows = lowered.lengths[..lowered.lengths.len() - 1].iter().product::<usize>() * lowered.parts.0;
+        let is_row = move |output: usize| program.reduce.as_ref().is_some_and(|reduce| reduce.is_row[output]);
+        let numbers = move |output: usize| if is_row(output) { rows } else { elements };
+        let bytes = move |output: usize| numbers(output) * program.types[usize::from(program.outputs[output])].bytes();
         outputs
             .iter()
             .enumerate()
@@ -80,6 +83,40 @@ fn many_arrays_together() {
             });
         }
         expr::run_all(views)
+    });
+    assert!(blocks > 0);
+}
+
+/// Of rows that one block has in registers, by few threads, by several and by all, of longer ones, and of one that several blocks
+/// have, whose numbers a second kernel combines; of several rows; and where elements follow from what their row gives.
+#[test]
+fn many_reductions_together() {
+    let blocks = twice(|stream| {
+        let lengths = [1, 8, 300, 301, 1024, 4096, 4100, 9000, 9001, 40_000, 66_000, 70_001, 3, 512, 66_004];
+        let x = lengths.map(|len| numbers(stream, [1, 1, len]).expect("numbers"));
+        let zeros = || DeviceArray::<f32, ndarray::Ix1>::zeros(stream, lengths.len());
+        let [mut sums, mut norms, mut largest] = [zeros()?, zeros()?, zeros()?];
+        let alone: Vec<_> = x.iter().map(|x| x.expr().sum().eval()).collect::<Result<_>>()?;
+        let places = sums.axis_iter_mut(Axis(0))?.zip(norms.axis_iter_mut(Axis(0))?);
+        let mut places: Vec<_> = places.zip(largest.axis_iter_mut(Axis(0))?).collect();
+        let mut all = Vec::new();
+        for (((sum, norm), largest), x) in places.iter_mut().zip(&x) {
+            all.push(x.expr().sum().defer_into(sum)?);
+            all.push(x.expr().square().sum().sqrt().defer_into(norm)?);
+            all.push(x.expr().max().defer_into(largest)?);
+        }
+        expr::run_all(all)?;
+        drop(places);
+        for (sum, alone) in sums.to_ndarray()?.iter().zip(&alone) {
+            assert_eq!(sum.to_bits(), alone.to_ndarray()?.into_scalar().to_bits());
+        }
+        let rows = [3, 5].map(|rows| numbers(stream, [1, rows, 40]).expect("numbers"));
+        let mut means = [3, 5].map(|rows| DeviceArray::<f32, ndarray::Ix2>::zeros(stream, (1, rows)).expect("zeros"));
+        let several = rows.iter().zip(&mut means);
+        expr::run_all(several.map(|(x, out)| x.expr().mean_axis(Axis(2)).defer_into(out)).collect::<Result<Vec<_>>>()?)?;
+        let mut normed = rows.each_ref().map(|x| DeviceArray::<f32, Ix3>::zeros(stream, x.raw_dim()).expect("zeros"));
+        let several = rows.iter().zip(&mut normed);
+        expr::run_all(several.map(|(x, out)| x.expr().softmax(Axis(2)).defer_into(out)).collect::<Result<Vec<_>>>()?)
     });
     assert!(blocks > 0);
 }
