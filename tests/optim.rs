@@ -463,7 +463,13 @@ fn many_gradients_are_clipped_and_looked_at_together() {
         let mut broken = lengths.map(|len| upload(&Array1::from_shape_fn(len, number)));
         broken[at].set(lengths[at] - 1, f32::INFINITY).unwrap();
         let before = update(&all).value;
-        assert_eq!(update(&broken), LossScaleState { value: before / 2.0, steps: 0 });
+        assert_eq!(
+            update(&broken),
+            LossScaleState {
+                value: before / 2.0,
+                steps: 0
+            }
+        );
     }
 }
 

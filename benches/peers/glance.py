@@ -32,6 +32,10 @@ GRADIENTS = [
     for shape in ((4, 16, 4096, 64), (4, 16, 4096, 128), (1, 16, 16384, 64), (1, 16, 16384, 128))
     for causal in (False, True)
 ]
+GRADIENTS_OF = (
+    ("10_of_16mi", [1 << 24] * 10),
+    ("100_of_4ki_to_64ki", [4096 << (0, 0, 0, 1, 2, 3, 4)[number % 7] for number in range(100)]),
+)
 BACKENDS = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 PERIOD, CALLS, STEPS = 1.0, 8, 2000
 
@@ -245,7 +249,42 @@ def networks():
         attempt(f"{who}, a graph", lambda: train("train_mlp", f"{who}, a graph", training, training.captured()))
 
 
+def optimizers():
+    """What comes ahead of steps: gradients that are clipped, and looked at for what is not finite, as graphs."""
+    for name, lengths in GRADIENTS_OF:
+        if not any(wanted(f"{what}_{name}") for what in ("clip_norm", "loss_scale")):
+            continue
+        parameters = [torch.nn.Parameter(torch.zeros(length, device="cuda")) for length in lengths]
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        gradients = [parameter.grad for parameter in parameters]
+        found, inverse = torch.zeros(1, device="cuda"), torch.ones(1, device="cuda")
+
+        def clip():
+            return torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+
+        def look():
+            torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+
+        for what, call in (("clip_norm", clip), ("loss_scale", look)):
+            if wanted(f"{what}_{name}"):
+                row(f"{what}_{name}", "PyTorch, a graph", recorded(call))
+
+
+def recorded(call):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
 networks()
 rows()
 pictures()
 attention()
+optimizers()

@@ -10,8 +10,8 @@ use super::Expr;
 use super::eval::check_shape;
 use super::graph::{Array, Elements, Node};
 use super::kernel::together::{Work, can_be_together, launch_all};
-use super::plan::{Course, Next};
 use super::plan::run::{addresses, in_order, reads_in_order};
+use super::plan::{Course, Next};
 use super::update::{Target, Update};
 use super::value::Value;
 use crate::array::Element;
@@ -100,7 +100,12 @@ pub fn run_all<'a>(all: impl IntoIterator<Item = Deferred<'a>>) -> Result<()> {
         let mut kernels = Vec::with_capacity(under_way.len());
         for (deferred, course) in under_way {
             let mut course = course.filter(|_| !deferred.is_empty());
-            match course.as_mut().map(|course| deferred.next(course)).transpose()?.flatten() {
+            match course
+                .as_mut()
+                .map(|course| deferred.next(course))
+                .transpose()?
+                .flatten()
+            {
                 Some(kernel) => {
                     if !kernel.numbers.is_empty() {
                         ahead.push((deferred, course));
@@ -134,7 +139,9 @@ fn run_together<'a>(kernels: &[(&Deferred<'a>, Kernel<'a>)]) -> Result<()> {
     for stream in streams {
         let own = || kernels.iter().filter(|(deferred, _)| deferred.stream == *stream);
         let works: Vec<&Work<'_>> = own().map(|(_, kernel)| &kernel.work).collect();
-        let reads = own().flat_map(|(_, kernel)| kernel.work.0.arrays.iter()).map(|array| &**array);
+        let reads = own()
+            .flat_map(|(_, kernel)| kernel.work.0.arrays.iter())
+            .map(|array| &**array);
         let writes: Vec<&dyn Elements> = own()
             .flat_map(|(deferred, kernel)| match kernel.numbers.is_empty() {
                 true => deferred.elements(),
@@ -144,7 +151,9 @@ fn run_together<'a>(kernels: &[(&Deferred<'a>, Kernel<'a>)]) -> Result<()> {
         // SAFETY: the arrays' elements and the outputs', in memory of the stream's device, as in `Runner::run` of a stream, which was
         // just ordered behind their other uses. What one deferred work writes is borrowed mutably by it, or made for it, so that no
         // other one reads or writes it; what it reads of that it reads element by element, as `next` has asked.
-        in_order(stream, reads, writes.iter().copied(), || unsafe { launch_all(stream, &works) })?;
+        in_order(stream, reads, writes.iter().copied(), || unsafe {
+            launch_all(stream, &works)
+        })?;
     }
     Ok(())
 }

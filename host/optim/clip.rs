@@ -104,7 +104,11 @@ fn clip<T: Parameter>(
         .map(|gradient| gradient.expr().cast::<T::State>().square().sum());
     let squares = of_each(&stream, squares)?;
     let squares: Vec<_> = squares.axis_iter(Axis(0))?.collect();
-    let total = squares.iter().map(|sum| sum.expr()).reduce(|a, b| a + b).expect("one at least");
+    let total = squares
+        .iter()
+        .map(|sum| sum.expr())
+        .reduce(|a, b| a + b)
+        .expect("one at least");
     let norm = match inverse {
         Some(inverse) => (total.sqrt() * inverse).eval()?,
         None => total.sqrt().eval()?,

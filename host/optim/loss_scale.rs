@@ -150,7 +150,9 @@ impl LossScale {
     ///
     /// [`Error::Parameter`] if there is no gradient, [`Error::DifferentDevices`], and those of an allocation and a launch.
     pub fn update<T: Parameter>(&mut self, gradients: &[DeviceView<'_, T, IxDyn>]) -> Result<()> {
-        let are_finite = gradients.iter().map(|gradient| gradient.expr().is_finite().all().cast::<u8>());
+        let are_finite = gradients
+            .iter()
+            .map(|gradient| gradient.expr().is_finite().all().cast::<u8>());
         let are_finite = of_each(self.value.stream(), are_finite)?;
         let are_finite: Vec<_> = are_finite.axis_iter(Axis(0))?.collect();
         let each = are_finite.iter().map(|all| all.expr().not_equal(0));

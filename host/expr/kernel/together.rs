@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::{kernel, launch, pieces};
 use crate::error::Result;
-use crate::expr::program::lower::Lowered;
 use crate::expr::plan::groups;
+use crate::expr::program::lower::Lowered;
 use crate::expr::program::{Form, Program, Vectors};
 #[cfg(test)]
 use crate::expr::ptx;
@@ -55,7 +55,7 @@ pub(in crate::expr) fn launches(program: &Program, those: &[&Work<'_>]) -> Vec<(
 }
 
 /// The works by the programs that compute them together, in the order of the first of each.
-fn by_program<'w, 'a>(works: &[&'w Work<'a>]) -> Vec<(Program, Vec<&'w Work<'a>>)> {
+pub(in crate::expr) fn by_program<'w, 'a>(works: &[&'w Work<'a>]) -> Vec<(Program, Vec<&'w Work<'a>>)> {
     let mut all: Vec<(Program, Vec<&Work<'_>>)> = Vec::new();
     let mut numbers: FxHashMap<Program, usize> = FxHashMap::default();
     for &work in works {
@@ -95,7 +95,10 @@ pub(in crate::expr) fn of_many(program: &Program) -> Program {
 
 /// Whether all reductions of a program are of elements, and nothing else is.
 fn reads_once(program: &Program) -> bool {
-    let is_row = program.reduce.as_ref().is_some_and(|reduce| !reduce.is_row.contains(&false));
+    let is_row = program
+        .reduce
+        .as_ref()
+        .is_some_and(|reduce| !reduce.is_row.contains(&false));
     is_row && program.passes().iter().all(|&pass| pass <= 1)
 }
 

@@ -64,9 +64,11 @@ pub(super) fn are_aligned(
     };
     let rows_are_whole = lengths.len() == 1 || lengths[lengths.len() - 1].is_multiple_of(along);
     let ty = |&value: &Value| program.types[usize::from(value)];
+    let stored = outputs.iter().zip(program.outputs.iter().map(ty)).enumerate();
+    let mut by_vectors = stored.filter(|(output, _)| !program.is_alone(*output));
     rows_are_whole
         && program.inputs.iter().zip(inputs.iter().zip(strides)).all(is_whole)
-        && (outputs.iter().zip(program.outputs.iter().map(ty))).all(|(&address, ty)| begins(address, ty))
+        && by_vectors.all(|(_, (&address, ty))| begins(address, ty))
 }
 
 #[cfg(test)]

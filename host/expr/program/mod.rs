@@ -246,6 +246,12 @@ impl Program {
         self.inputs.iter().any(|input| input.layout == Layout::Turned)
     }
 
+    /// Whether an output has a number for each row, or part of one, which one thread stores, and no neighbour.
+    pub(crate) fn is_alone(&self, output: usize) -> bool {
+        let is_row = |reduce: &Reduce| reduce.is_row[output] && !reduce.form.has_columns();
+        self.reduce.as_ref().is_some_and(is_row)
+    }
+
     /// Whether neighbours along the last axis belong to different rows.
     pub(crate) fn has_columns(&self) -> bool {
         self.reduce.as_ref().is_some_and(|reduce| reduce.form.has_columns())

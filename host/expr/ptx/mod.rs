@@ -104,18 +104,16 @@ const SHORT: usize = 4;
 /// accessed by vectors, and no more than 4 where the program calls many functions.
 pub(super) fn vector_len(program: &Program) -> usize {
     let rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
-    let reduce = program.reduce.as_ref();
-    let is_alone = |output: usize| reduce.is_some_and(|reduce| reduce.is_row[output] && !reduce.form.has_columns());
     let outputs = program
         .outputs
         .iter()
         .enumerate()
-        .filter(|(output, _)| !is_alone(*output));
+        .filter(|(output, _)| !program.is_alone(*output));
     let outputs = outputs.map(|(_, &value)| program.types[usize::from(value)]);
     let sizes = rows.map(|input| input.ty).chain(outputs).map(|ty| ty.bytes());
     let access = if program.by_words { WORD } else { ACCESS };
     let mut len = access / sizes.max().unwrap_or(access);
-    if reduce.is_some() {
+    if program.reduce.is_some() {
         return len.min(GROUP);
     }
     if len <= SHORT {

@@ -92,7 +92,10 @@ pub(in crate::expr) fn together(program: &Program, all: &[(Vec<u8>, LaunchConfig
         let first = all.get(number).map_or(NONE, |_| blocks);
         bytes[4 * number..][..4].copy_from_slice(&first.to_le_bytes());
         if let Some((block, own)) = all.get(number) {
-            assert!(own.grid.x.min(own.grid.y) == 1 && own.grid.z == 1, "blocks go along one axis");
+            assert!(
+                own.grid.x.min(own.grid.y) == 1 && own.grid.z == 1,
+                "blocks go along one axis"
+            );
             bytes[TABLE_BYTES + number * stride..][..block.len()].copy_from_slice(block);
             blocks += own.grid.x * own.grid.y;
         }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels that are many launches, run by the tests' machine: they give the bits of each launch.
 
-use ndarray::{Axis, Ix3, s};
+use ndarray::{Axis, Ix0, Ix3, s};
 use test_reference::emulator::{Emulator, Memory};
 
 use super::emulated::{Host, count, is_run, numbers, twice};
 use super::functions::{callees, native};
-use crate::expr::kernel::together::{Work, launches};
+use crate::expr::graph::Elements;
+use crate::expr::kernel::together::{Work, by_program, can_be_together, launch_all, launches};
+use crate::expr::plan::{Course, Next};
 use crate::expr::program::Program;
 use crate::expr::ptx::kernel::{Newer, entry};
-use crate::{DeviceArray, Result, expr};
+use crate::{DeviceArray, Expr, Result, expr};
 
 /// Where a test wants it, computes these once more by one kernel's text: they have the same bits.
 pub(in crate::expr) fn run_together_again(program: &Program, works: &[&Work<'_>]) {
@@ -87,36 +89,95 @@ fn many_arrays_together() {
     assert!(blocks > 0);
 }
 
-/// Of rows that one block has in registers, by few threads, by several and by all, of longer ones, and of one that several blocks
-/// have, whose numbers a second kernel combines; of several rows; and where elements follow from what their row gives.
+/// Sums of rows that a few threads have, a block in registers, a block in a loop, or several blocks, whose numbers others combine:
+/// all that is of one kind by one launch.
 #[test]
 fn many_reductions_together() {
+    let lengths = [
+        1, 8, 300, 301, 1024, 4096, 4100, 9000, 9001, 16_384, 40_000, 65_536, 66_000, 70_001, 3, 512, 66_004,
+    ];
     let blocks = twice(|stream| {
-        let lengths = [1, 8, 300, 301, 1024, 4096, 4100, 9000, 9001, 40_000, 66_000, 70_001, 3, 512, 66_004];
         let x = lengths.map(|len| numbers(stream, [1, 1, len]).expect("numbers"));
-        let zeros = || DeviceArray::<f32, ndarray::Ix1>::zeros(stream, lengths.len());
-        let [mut sums, mut norms, mut largest] = [zeros()?, zeros()?, zeros()?];
-        let alone: Vec<_> = x.iter().map(|x| x.expr().sum().eval()).collect::<Result<_>>()?;
-        let places = sums.axis_iter_mut(Axis(0))?.zip(norms.axis_iter_mut(Axis(0))?);
-        let mut places: Vec<_> = places.zip(largest.axis_iter_mut(Axis(0))?).collect();
-        let mut all = Vec::new();
-        for (((sum, norm), largest), x) in places.iter_mut().zip(&x) {
-            all.push(x.expr().sum().defer_into(sum)?);
-            all.push(x.expr().square().sum().sqrt().defer_into(norm)?);
-            all.push(x.expr().max().defer_into(largest)?);
+        let sums: Vec<_> = x.iter().map(|x| x.expr().square().sum()).collect();
+        let alone: Vec<_> = sums.iter().map(Expr::eval).collect::<Result<_>>()?;
+        let numbers = DeviceArray::<f32, ndarray::Ix1>::zeros(stream, sums.len())?;
+        let out: Vec<_> = numbers.axis_iter(Axis(0))?.collect();
+        let mut under_way: Vec<_> = sums
+            .iter()
+            .zip(&out)
+            .map(|(sum, out)| {
+                (
+                    Course::new(&[sum.part.as_ref().expect("a sum")]),
+                    vec![Elements::first_address(out)],
+                )
+            })
+            .collect();
+        let mut kept = Vec::new();
+        let mut kinds = Vec::new();
+        while !under_way.is_empty() {
+            let (mut works, mut left) = (Vec::new(), Vec::new());
+            for (mut course, outputs) in under_way {
+                let (mut lowered, addresses) = match course.next(stream, &outputs)? {
+                    Next::Last(lowered) => (lowered, outputs),
+                    Next::Ahead(lowered, numbers) => {
+                        let addresses = numbers.iter().map(|array| array.first_address()).collect();
+                        kept.extend(numbers);
+                        left.push((course, outputs));
+                        (lowered, addresses)
+                    }
+                    Next::Long(_) => panic!("a kernel has room for a sum"),
+                };
+                // As where the cache is larger than in tests.
+                lowered.program.either_way = false;
+                assert!(can_be_together(&lowered.program, &lowered.lengths));
+                works.push((*lowered, addresses));
+            }
+            let works: Vec<_> = works.iter().collect();
+            kinds.push(by_program(&works).len());
+            // SAFETY: arrays of the stream's, each of which one of these writes.
+            unsafe { launch_all(stream, &works)? };
+            under_way = left;
         }
-        expr::run_all(all)?;
-        drop(places);
-        for (sum, alone) in sums.to_ndarray()?.iter().zip(&alone) {
-            assert_eq!(sum.to_bits(), alone.to_ndarray()?.into_scalar().to_bits());
+        // With vectors and without: of one number, by 1, 64, 128, 256, 512 and 1024 threads, and in parts; then the parts' numbers.
+        assert_eq!(kinds, [12, 1]);
+        for (out, alone) in out.iter().zip(&alone) {
+            let (out, alone) = (out.to_ndarray()?.into_scalar(), alone.to_ndarray()?.into_scalar());
+            assert_eq!(out.to_bits(), alone.to_bits());
         }
+        Ok(())
+    });
+    assert!(blocks > 0);
+}
+
+/// Of several rows each; what follows from a row's numbers for its elements; and reductions of reductions.
+#[test]
+fn rows_of_many_arrays_together() {
+    let blocks = twice(|stream| {
         let rows = [3, 5].map(|rows| numbers(stream, [1, rows, 40]).expect("numbers"));
         let mut means = [3, 5].map(|rows| DeviceArray::<f32, ndarray::Ix2>::zeros(stream, (1, rows)).expect("zeros"));
         let several = rows.iter().zip(&mut means);
-        expr::run_all(several.map(|(x, out)| x.expr().mean_axis(Axis(2)).defer_into(out)).collect::<Result<Vec<_>>>()?)?;
-        let mut normed = rows.each_ref().map(|x| DeviceArray::<f32, Ix3>::zeros(stream, x.raw_dim()).expect("zeros"));
+        let several = several.map(|(x, out)| x.expr().mean_axis(Axis(2)).defer_into(out));
+        expr::run_all(several.collect::<Result<Vec<_>>>()?)?;
+        let mut normed = rows
+            .each_ref()
+            .map(|x| DeviceArray::<f32, Ix3>::zeros(stream, x.raw_dim()).expect("zeros"));
         let several = rows.iter().zip(&mut normed);
-        expr::run_all(several.map(|(x, out)| x.expr().softmax(Axis(2)).defer_into(out)).collect::<Result<Vec<_>>>()?)
+        let several = several.map(|(x, out)| x.expr().softmax(Axis(2)).defer_into(out));
+        expr::run_all(several.collect::<Result<Vec<_>>>()?)?;
+        for (x, (mean, normed)) in rows.iter().zip(means.iter().zip(&normed)) {
+            assert_eq!(mean.to_ndarray()?, x.expr().mean_axis(Axis(2)).eval()?.to_ndarray()?);
+            assert_eq!(normed.to_ndarray()?, x.expr().softmax(Axis(2)).eval()?.to_ndarray()?);
+        }
+        let mut spread = DeviceArray::<f32, Ix0>::zeros(stream, ())?;
+        let mut largest = DeviceArray::<f32, Ix0>::zeros(stream, ())?;
+        expr::run_all([
+            rows[0].expr().sum_axis(Axis(1)).variance(0).defer_into(&mut spread)?,
+            rows[1].expr().max().defer_into(&mut largest)?,
+        ])?;
+        let alone = rows[0].expr().sum_axis(Axis(1)).variance(0).eval()?;
+        assert_eq!(spread.to_ndarray()?, alone.to_ndarray()?);
+        assert_eq!(largest.to_ndarray()?, rows[1].expr().max().eval()?.to_ndarray()?);
+        Ok(())
     });
     assert!(blocks > 0);
 }
