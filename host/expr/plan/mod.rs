@@ -525,7 +525,7 @@ fn at_once(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Option<Form> {
 
 /// The groups that a thread has room for in its registers, with so many calls at most.
 fn groups_in_registers(reducing: &Reducing<'_, '_>, calls: usize) -> usize {
-    let Words { kept, late } = reducing.words();
+    let Words { kept, late, .. } = reducing.words();
     let room = MOST_OF_THREAD.min(MOST_WITH_LATE.saturating_sub(GROUP * late));
     (room / (GROUP * kept.max(1))).clamp(1, most_groups(reducing, calls))
 }

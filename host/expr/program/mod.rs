@@ -168,6 +168,8 @@ pub(crate) struct Words {
     pub kept: usize,
     /// Of the elements that the thread computes just then, in some pass: what a later pass than the first reads.
     pub late: usize,
+    /// The bytes of those, which vectors of short elements have in fewer registers.
+    pub late_bytes: usize,
 }
 
 /// Neighbours that belong to one thread.
@@ -326,9 +328,15 @@ impl Program {
             _ => words(&|step, first| first < pass && pass <= until[step]),
         };
         let late = |pass: u8| words(&|step, first| first == pass && is_input(step));
+        let late_bytes = |pass: u8| -> usize {
+            let steps =
+                (0..self.steps.len()).filter(|&step| varies[step] && first[step] == Some(pass) && is_input(step));
+            steps.map(|step| self.types[step].bytes()).sum()
+        };
         Words {
             kept: (0..=last).map(kept).max().unwrap_or(0),
             late: (1..=last).map(late).max().unwrap_or(0),
+            late_bytes: (1..=last).map(late_bytes).max().unwrap_or(0),
         }
     }
 
