@@ -391,9 +391,11 @@ pub(in crate::expr) const GROUPS: usize = 4;
 const FEW_GROUPS: usize = 2;
 
 /// The most groups of a row of which a thread has so few: of more it has twice as many, and half as many warps wait for each
-/// other (softmax of rows of 4096 f32, H100: 0.1 µs less of 2^20 elements, 0.5 of 2^22), unless a later pass reads more, which
-/// takes longer so.
+/// other (softmax of rows of 4096 f32, H100: 0.1 µs less of 2^20 elements, 0.5 of 2^22), of more than twice that four times as many,
+/// so that there is more on its way on a multiprocessor (rows of 8192, H200: 7.0 µs for 8.6 of 2^22, 126.0 for 134.6 of 2^26), unless a
+/// later pass reads more, which takes longer so.
 const MOST_IN_FEW: usize = 512;
+const TWICE: usize = 2 * MOST_IN_FEW;
 
 /// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has. Of the longest
 /// rows no other block computes while one loads, but each element comes from memory once.
@@ -505,11 +507,13 @@ fn at_once(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Option<Form> {
     let many = most(if is_longest { MOST_CALLS_OF_LONG } else { MOST_CALLS });
     // Not the largest blocks where half as many threads have room: two blocks at a time, one of which loads while one computes.
     let half = 1 << (MOST_LANES_LOG2 - 1);
-    let few = match all > MOST_IN_FEW && reducing.words().late == 0 {
-        true => 2 * FEW_GROUPS,
-        false => FEW_GROUPS,
+    let few = match (all, reducing.words().late) {
+        (..=MOST_IN_FEW, _) | (_, 1..) => FEW_GROUPS,
+        (..=TWICE, 0) => 2 * FEW_GROUPS,
+        _ => 4 * FEW_GROUPS,
     };
-    let lanes = match all.div_ceil(most(MOST_CALLS).min(few)).next_power_of_two() {
+    let of_lanes = if few > GROUPS { many } else { most(MOST_CALLS) };
+    let lanes = match all.div_ceil(of_lanes.min(few)).next_power_of_two() {
         lanes if lanes > half && all <= half * many => half,
         lanes => lanes,
     };
