@@ -20,13 +20,13 @@ use crate::stream::Stream;
 /// to it mutably, and is an output or changed in place as `&mut DeviceArrayRef`.
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
-/// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
-/// matrices, but for operands that go backwards, reductions but for few, and scans along an axis of parts. Other operations
+/// copies read any strides, and so do casts, comparisons, selections, arithmetic on two operands or with a number, products of
+/// matrices but for operands that go backwards, reductions but for few, and scans along an axis of parts. Other operations
 /// first bring the elements of other views in order, by one copy ([`to_array`](DeviceArrayRef::to_array)).
 ///
 /// Results are written where they belong if that is in C order without a gap, or by a copy. Else they are computed in an
 /// array of their own, which is then copied to the view; operations in place compute in a copy. An operand that interlaces
-/// with the output, as even and odd columns of one array do, is copied first.
+/// with the output, as even and odd columns of one array do, is copied first where a kernel reads it that is not made for it.
 ///
 /// # Examples
 ///

@@ -2,7 +2,6 @@
 //! Comparisons, exactly.
 
 use crate::common::*;
-use kernels_gpu::compare::tile_len;
 use ndarray::{Array, Array2, ArrayD, IxDyn};
 use proptest::prelude::*;
 use warpsmith::ops;
@@ -68,9 +67,9 @@ fn check<T: Number + ops::Number + PartialOrd>(a: &[T], b: &[T], scalar: T) {
     }
 }
 
-/// Every length, every special value with every other, equal values, and broadcast operands.
+/// Some lengths, every special value with every other, equal values, and broadcast operands.
 fn every_comparison<T: Number + ops::Number + PartialOrd>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T>())) {
+    for (seed, len) in (1..).zip([0, 1, 33, 1025]) {
         let (a, mut b) = (random::<T>(len, seed), random::<T>(len, seed + 100));
         for (b, &a) in b.iter_mut().zip(&a).step_by(3) {
             *b = a;

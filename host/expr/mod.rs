@@ -125,6 +125,7 @@ mod kernel;
 mod map2;
 mod methods;
 mod normalize;
+pub(crate) mod one;
 mod operand;
 mod operators;
 mod plan;

@@ -6,14 +6,16 @@ use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
 use ndarray::Dimension;
 
-use super::binary::launch;
-use super::broadcast::Operand;
+use super::broadcast::is_dense;
 use super::tiles;
+use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::expr::one::{Term, replace};
+use crate::launch::InPlace;
 
 /// An array that becomes the result, and one that is repeated to its shape.
-fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
+fn assign_array<Op, T: Element + Binary<Op>, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &mut DeviceArrayRef<T, D>,
     other: &DeviceArrayRef<T, E>,
@@ -27,30 +29,29 @@ fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
     }
     let stream = x.stream().clone();
     stream.check_device(operation, other.stream())?;
+    if x.is_empty() {
+        return Ok(());
+    }
     x.change_in_order(&mut |x| {
-        let right = Operand::new(other, x)?;
-        // SAFETY: the launch takes `x` as its output, and its kernels read an element in the thread that sets it.
-        let left = unsafe { Operand::in_place(x) };
-        launch::<Op, T, D>(&stream, &left, &right, x)
+        if !is_dense(other, x) {
+            return replace(x, |x| Term::binary(T::OPERATOR, x, Term::array(other)));
+        }
+        let config = tiles(x.len(), tile_len::<T>(), THREADS);
+        // SAFETY: the launch takes the elements mutably beside it; the kernel reads an element in the thread that sets it.
+        let left = unsafe { InPlace::of(x) };
+        stream.launch::<T::ArrayArray>(&config, (left, other, x))
     })
 }
 
-fn assign_scalar<Op, T: Binary<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
-    x.change_each(&mut |x| {
-        let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
-        // SAFETY: as in `assign_array`.
-        let operand = unsafe { Operand::in_place(x) };
-        stream.launch::<T::ArrayScalar>(&config, (&operand, scalar, x))
-    })
+fn assign_scalar<Op, T: Element + Binary<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
+    x.change_each(&mut |x| replace(x, |x| Term::binary(T::OPERATOR, x, Term::number(scalar))))
 }
 
-fn assign_scalar_first<Op, T: ScalarFirst<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
-    x.change_each(&mut |x| {
-        let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
-        // SAFETY: as in `assign_array`.
-        let operand = unsafe { Operand::in_place(x) };
-        stream.launch::<T::ScalarArray>(&config, (scalar, &operand, x))
-    })
+fn assign_scalar_first<Op, T: Element + ScalarFirst<Op>, D: Dimension>(
+    x: &mut DeviceArrayRef<T, D>,
+    scalar: T,
+) -> Result<()> {
+    x.change_each(&mut |x| replace(x, |x| Term::binary(T::OPERATOR, Term::number(scalar), x)))
 }
 
 /// Arithmetic in place. Every element is read and written once, and nothing is allocated, unless a view has gaps between

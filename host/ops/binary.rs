@@ -4,96 +4,49 @@
 use kernels_gpu::binary::{THREADS, tile_len};
 use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
-use ndarray::{Axis, DimMax, Dimension, Slice, arr0};
+use ndarray::{Axis, DimMax, Dimension, Slice};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common, two_operand_methods};
+use super::broadcast::{Common, check_out, common, is_dense, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::WordsMut;
-use crate::stream::Stream;
-
-/// Launches the kernel for two operands along the axes of `out`.
-pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
-    stream: &Stream,
-    a: &Operand<'_, T>,
-    b: &Operand<'_, T>,
-    out: &mut DeviceArrayRef<T, D>,
-) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
-    launch_along::<Op, T>(stream, &axes, [a, b], WordsMut::of(out))
-}
-
-/// [`launch`] for any number of axes.
-fn launch_along<Op, T: Binary<Op>>(
-    stream: &Stream,
-    axes: &Axes<2>,
-    [a, b]: [&Operand<'_, T>; 2],
-    mut out: WordsMut<'_, T>,
-) -> Result<()> {
-    if axes.are_dense() {
-        let config = tiles(axes.len(), tile_len::<T>(), THREADS);
-        return stream.launch::<T::ArrayArray>(&config, (a, b, out));
-    }
-    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
-        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, out.cast()))?;
-    }
-    Ok(())
-}
+use crate::expr::one::Term;
 
 /// Two arrays that fit the shape of `out`.
-fn array_array<Op, T: Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
+fn array_array<Op, T: Element + Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, E>,
     out: &mut DeviceArrayRef<T, F>,
 ) -> Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    if !is_dense(a, out) || !is_dense(b, out) {
+        return Term::binary(T::OPERATOR, Term::array(a), Term::array(b))?.write(a.stream(), out);
+    }
+    let config = tiles(out.len(), tile_len::<T>(), THREADS);
     out.write_in_order(a.stream(), &mut |out| {
-        launch::<Op, T, F>(a.stream(), &Operand::new(a, out)?, &Operand::new(b, out)?, out)
+        a.stream().launch::<T::ArrayArray>(&config, (a, b, out))
     })
 }
 
 /// An array of the shape of `out`, and one number.
-fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
+fn array_scalar<Op, T: Element + Binary<Op>, D: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: T,
     out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    if !a.is_standard_layout() {
-        let b = DeviceArray::literal(a.stream(), &arr0(b))?;
-        return array_array::<Op, _, _, _, _>(a, &b, out);
-    }
-    let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(a.stream(), &mut |out| {
-        a.stream()
-            .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
-    })
+    Term::binary(T::OPERATOR, Term::array(a), Term::number(b))?.write(a.stream(), out)
 }
 
 /// One number, and an array of the shape of `out`.
-fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
+fn scalar_array<Op, T: Element + ScalarFirst<Op>, D: Dimension>(
     a: T,
     b: &DeviceArrayRef<T, D>,
     out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    if !b.is_standard_layout() {
-        let a = DeviceArray::literal(b.stream(), &arr0(a))?;
-        return array_array::<Op, _, _, _, _>(&a, b, out);
-    }
-    let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(b.stream(), &mut |out| {
-        b.stream()
-            .launch::<T::ScalarArray>(&config, (a, &Operand::new(b, out)?, out))
-    })
+    Term::binary(T::OPERATOR, Term::number(a), Term::array(b))?.write(b.stream(), out)
 }
 
 /// Operations on two operands that are named as a type: those of [`ops`](crate::ops).

@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversions between element types.
 
-use cuda_std::launch::SafeKernel;
-use cuda_std::{Slice, SliceMut};
-use kernels_gpu::cast::{THREADS, tile_len};
 use kernels_gpu::compiled::CastTo;
 use ndarray::Dimension;
 
-use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::expr::one::{Conversion, Term};
 
-/// `out[i]` is `x[i]` as another type, by kernel `K`.
-pub(super) fn launch<K, T: Element, U: Element, D: Dimension>(
+/// `out` is `x` as another type.
+fn convert<T: Element + CastTo<U>, U: Element, D: Dimension>(
     operation: &'static str,
+    conversion: Conversion,
     x: &DeviceArrayRef<T, D>,
     out: &mut DeviceArrayRef<U, D>,
-) -> Result<()>
-where
-    K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, U>)>,
-{
+) -> Result<()> {
     x.fits(operation, out)?;
-    if x.is_empty() {
-        return Ok(());
-    }
-    let (stream, config) = (x.stream(), tiles(x.len(), tile_len::<T, U>(), THREADS));
-    let x = &*x.in_order()?;
-    out.write_in_order(stream, &mut |out| stream.launch::<K>(&config, (x, out)))
+    let [from, to] = T::TYPES;
+    Term::array_of(x, from).cast(conversion, to)?.write(x.stream(), out)
 }
 
 /// Casts. Every element is read and written once.
@@ -83,7 +74,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        launch::<T::Kernel, T, U, D>("cast", self, out)
+        convert("cast", Conversion::Plain, self, out)
     }
 
     /// The elements as another type; an integer that it does not have becomes the nearest that it has. All other
@@ -124,7 +115,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        launch::<T::Saturating, T, U, D>("cast_saturating", self, out)
+        convert("cast_saturating", Conversion::Saturating, self, out)
     }
 
     /// The elements as another type; a float that becomes an integer is rounded towards zero and taken modulo
@@ -164,6 +155,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: CastTo<U>,
     {
-        launch::<T::Wrapping, T, U, D>("cast_wrapping", self, out)
+        convert("cast_wrapping", Conversion::Wrapping, self, out)
     }
 }

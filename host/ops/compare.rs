@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comparisons, element by element.
 
-use kernels_gpu::compare::{THREADS, tile_len};
 use kernels_gpu::compiled::{Compare, Number};
 use kernels_gpu::op::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-use ndarray::{DimMax, Dimension, arr0};
+use ndarray::{DimMax, Dimension};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common, two_operand_methods};
-use super::tiles;
+use super::broadcast::{Common, check_out, common, two_operand_methods};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::WordsMut;
-use crate::stream::Stream;
+use crate::expr::one::Term;
 
 /// Two arrays that fit the shape of `out`.
 fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
@@ -20,33 +17,7 @@ fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
     b: &DeviceArrayRef<T, E>,
     out: &mut DeviceArrayRef<u8, F>,
 ) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let stream = a.stream();
-    out.write_in_order(stream, &mut |out| {
-        let (a, b) = (&Operand::new(a, out)?, &Operand::new(b, out)?);
-        let operands = if T::SWAPPED { [b, a] } else { [a, b] };
-        let axes = Axes::new(out.shape(), operands.map(|operand| &operand.strides[..]));
-        launch::<Op, T>(stream, &axes, operands, WordsMut::of(out))
-    })
-}
-
-/// Launches for operands of any number of axes.
-fn launch<Op, T: Compare<Op>>(
-    stream: &Stream,
-    axes: &Axes<2>,
-    [a, b]: [&Operand<'_, T>; 2],
-    mut out: WordsMut<'_, u8>,
-) -> Result<()> {
-    if axes.are_dense() {
-        let config = tiles(axes.len(), tile_len::<T>(), THREADS);
-        return stream.launch::<T::ArrayArray>(&config, (a, b, out));
-    }
-    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
-        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, out.cast()))?;
-    }
-    Ok(())
+    Term::binary(T::OPERATOR, Term::array(a), Term::array(b))?.write(a.stream(), out)
 }
 
 /// An array of the shape of `out`, and one number.
@@ -55,18 +26,7 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
     b: T,
     out: &mut DeviceArrayRef<u8, D>,
 ) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    if !a.is_standard_layout() {
-        let b = DeviceArray::literal(a.stream(), &arr0(b))?;
-        return array_array::<Op, _, _, _, _>(a, &b, out);
-    }
-    let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    out.write_in_order(a.stream(), &mut |out| {
-        a.stream()
-            .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
-    })
+    Term::binary(T::OPERATOR, Term::array(a), Term::number(b))?.write(a.stream(), out)
 }
 
 /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use kernels_gpu::compiled::{Axpy, Map, Number, Real};
-use kernels_gpu::map::{THREADS, tile_len};
+use kernels_gpu::compiled::{Map, Number, Real};
+use kernels_gpu::map::THREADS;
 use kernels_gpu::op::{Abs, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh};
 use ndarray::Dimension;
 
@@ -12,6 +12,7 @@ use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::expr::one::{Term, replace};
 use crate::launch::InPlace;
 
 /// `out[i] = Op(x[i])`
@@ -224,14 +225,9 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     pub fn clamp_into(&self, low: T, high: T, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         check_limits(low, high)?;
         self.fits("clamp", out)?;
-        if self.is_empty() {
-            return Ok(());
-        }
-        let (stream, config) = (self.stream(), tiles(self.len(), tile_len::<T, T>(), THREADS));
-        let x = &*self.in_order()?;
-        out.write_in_order(stream, &mut |out| {
-            stream.launch::<T::Clamp>(&config, (x, low, high, out))
-        })
+        Term::array(self)
+            .clamp(Term::number(low), Term::number(high))?
+            .write(self.stream(), out)
     }
 }
 
@@ -281,12 +277,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Parameter`] as [`clamp`](Self::clamp), and those of a launch.
     pub fn clamp_inplace(&mut self, low: T, high: T) -> Result<()> {
         check_limits(low, high)?;
-        self.change_each(&mut |x| {
-            let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T, T>(), THREADS));
-            // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
-            let input = unsafe { InPlace::of(x) };
-            stream.launch::<T::Clamp>(&config, (input, low, high, x))
-        })
+        self.change_each(&mut |x| replace(x, |x| x.clamp(Term::number(low), Term::number(high))))
     }
 
     /// Adds `alpha · x` to the array, element by element: BLAS's axpy, with the array as `y`.
@@ -315,16 +306,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// ```
     pub fn axpy(&mut self, alpha: T, x: &DeviceArrayRef<T, D>) -> Result<()> {
         self.fits("axpy", x)?;
-        if self.is_empty() {
-            return Ok(());
-        }
-        let (stream, config) = (self.stream().clone(), tiles(self.len(), tile_len::<T, T>(), THREADS));
-        let x = &*x.in_order()?;
-        self.change_in_order(&mut |y| {
-            // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
-            let old = unsafe { InPlace::of(y) };
-            stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, old, y))
-        })
+        self.change_in_order(&mut |y| replace(y, |y| Term::number(alpha).mul_add(Term::array(x), y)))
     }
 }
 

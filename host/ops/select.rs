@@ -5,11 +5,12 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::select::{THREADS, tile_len};
 use ndarray::{DimMax, Dimension};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim};
+use super::broadcast::{Common, check_out, common_dim, is_dense};
 use super::tiles;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::expr::one::Term;
 
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
@@ -54,21 +55,14 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         return Ok(());
     }
     let stream = mask.stream();
+    if !is_dense(mask, out) || !is_dense(a, out) || !is_dense(b, out) {
+        return Term::array(mask)
+            .select(Term::array(a), Term::array(b))?
+            .write(stream, out);
+    }
+    let config = tiles(out.len(), tile_len::<T>(), THREADS);
     out.write_in_order(stream, &mut |out| {
-        let (mask, a, b) = (
-            &Operand::new(mask, out)?,
-            &Operand::new(a, out)?,
-            &Operand::new(b, out)?,
-        );
-        let axes = Axes::new(out.shape(), [&mask.strides, &a.strides, &b.strides]);
-        if axes.are_dense() {
-            let config = tiles(out.len(), tile_len::<T>(), THREADS);
-            return stream.launch::<T::Select>(&config, (mask, a, b, out));
-        }
-        for (config, shape, [m, s, t]) in axes.launches(size_of::<T>(), [mask.start, a.start, b.start]) {
-            stream.launch::<T::SelectStrided>(&config, (shape, mask, m, a, s, b, t, &mut *out))?;
-        }
-        Ok(())
+        stream.launch::<T::Select>(&config, (mask, a, b, out))
     })
 }
 

@@ -21,14 +21,14 @@ use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Retyped, SafeKernel, SameBits};
 use cuda_std::param::ByValue;
+use cuda_std::scalar::{Scalar, ScalarType};
 use cuda_std::{Slice, SliceMut};
 
-use crate::broadcast::{OutputAxes, Strides};
 use crate::num::{MulAdd, Num};
 use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::{Lines, blelloch};
-use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
+use crate::{binary, create, map, reduce, scan, select};
 
 pub use attention::{
     Attention, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams, BiasGradientParams,
@@ -84,45 +84,14 @@ pub type ScanTreeParams<T, A, R> = (&'static [T], u32, SliceMut<'static, A>, Sli
 /// The parameters of a kernel with two operands that lie as the output does.
 pub type DenseParams<T, U> = (Slice<'static, T>, Slice<'static, T>, SliceMut<'static, U>);
 
-/// The parameters of a kernel with two operands that lie otherwise.
-pub type StridedParams<T, U> = (
-    OutputAxes,
-    Slice<'static, T>,
-    Strides,
-    Slice<'static, T>,
-    Strides,
-    SliceMut<'static, U>,
-);
-
-/// The parameters of a kernel with one such operand and a number.
-pub type ArrayScalarParams<T, U> = (Slice<'static, T>, T, SliceMut<'static, U>);
-
-/// The parameters of a kernel with a number and one such operand.
-pub type ScalarArrayParams<T> = (T, Slice<'static, T>, SliceMut<'static, T>);
-
 /// The parameters of a kernel of one operand.
 pub type MapParams<T, U> = (Slice<'static, T>, SliceMut<'static, U>);
-
-/// The parameters of [`axpy`](fn@map::axpy).
-pub type AxpyParams<T> = (T, &'static [T], Slice<'static, T>, SliceMut<'static, T>);
 
 /// The parameters of [`select`](fn@select::select).
 pub type SelectParams<T> = (
     Slice<'static, u8>,
     Slice<'static, T>,
     Slice<'static, T>,
-    SliceMut<'static, T>,
-);
-
-/// The parameters of [`select_broadcast`](fn@select::select_broadcast).
-pub type SelectStridedParams<T> = (
-    OutputAxes,
-    Slice<'static, u8>,
-    Strides,
-    Slice<'static, T>,
-    Strides,
-    Slice<'static, T>,
-    Strides,
     SliceMut<'static, T>,
 );
 
@@ -181,13 +150,6 @@ pub trait ScanTree<Op>: Pod + Send + Sync {
     type Tree: SafeKernel<Params = ScanTreeParams<Self, Self::Acc, Self::Output>>;
 }
 
-/// `alpha · x + y` of elements of this type.
-pub trait Axpy: Pod + Send + Sync + ByValue {
-    /// The kernel.
-    #[doc(hidden)]
-    type Kernel: SafeKernel<Params = AxpyParams<Self>>;
-}
-
 /// The function `Op` of each element of this type.
 #[diagnostic::on_unimplemented(message = "`{Op}` of each element is not compiled for `{Self}`")]
 pub trait Map<Op>: Pod + Send + Sync {
@@ -197,49 +159,54 @@ pub trait Map<Op>: Pod + Send + Sync {
     type Kernel: SafeKernel<Params = MapParams<Self, Self>>;
 }
 
+/// An operator of two operands as a value: which function of numbers it is, for what is computed by an expression.
+#[doc(hidden)]
+#[allow(missing_docs)] // the types of these names say it
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Minimum,
+    Maximum,
+    Pow,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
 /// Operation `Op` on two operands of this type.
 #[diagnostic::on_unimplemented(message = "`{Op}` of two operands is not compiled for `{Self}`")]
-pub trait Binary<Op>: Pod + Send + Sync + ByValue {
+pub trait Binary<Op>: Scalar + Pod {
+    /// The operator, of operands that are not two such arrays as below.
+    #[doc(hidden)]
+    const OPERATOR: Operator;
     /// Two arrays that lie as the output does.
     type ArrayArray: SafeKernel<Params = DenseParams<Self, Self>>;
-    /// Such an array and one number.
-    type ArrayScalar: SafeKernel<Params = ArrayScalarParams<Self, Self>>;
-    /// Two arrays that lie otherwise.
-    type Strided: SafeKernel<Params = StridedParams<Self, Self>>;
 }
 
 /// Operation `Op` on one number and an array: of the operators that do not commute.
-pub trait ScalarFirst<Op>: Binary<Op> {
-    /// The kernel.
-    type ScalarArray: SafeKernel<Params = ScalarArrayParams<Self>>;
-}
+pub trait ScalarFirst<Op>: Binary<Op> {}
 
 /// Comparison `Op` of elements of this type, to 1 and 0.
 #[diagnostic::on_unimplemented(message = "comparisons `{Op}` are not compiled for `{Self}`")]
-pub trait Compare<Op>: Pod + Send + Sync + ByValue {
-    /// Whether the kernels of two arrays take them in the other order: `a > b` is `b < a`.
-    const SWAPPED: bool;
-    /// Two arrays that lie as the output does.
-    type ArrayArray: SafeKernel<Params = DenseParams<Self, u8>>;
-    /// Such an array and one number, in this order.
-    type ArrayScalar: SafeKernel<Params = ArrayScalarParams<Self, u8>>;
-    /// Two arrays that lie otherwise.
-    type Strided: SafeKernel<Params = StridedParams<Self, u8>>;
+pub trait Compare<Op>: Scalar + Pod {
+    /// The operator.
+    #[doc(hidden)]
+    const OPERATOR: Operator;
 }
 
 /// An element type that can be cast to `U`: any two of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`
 /// and `u64`, also the same; an 8-bit float and one of `f32`, `f16` and `bf16`, either way; `i8` and one of `i32` and `f32`,
 /// either way.
 pub trait CastTo<U: Pod>: Pod + Send + Sync {
-    /// As Rust's `as`.
+    /// This type and that one, as values.
     #[doc(hidden)]
-    type Kernel: SafeKernel<Params = MapParams<Self, U>>;
-    /// To the nearest.
-    #[doc(hidden)]
-    type Saturating: SafeKernel<Params = MapParams<Self, U>>;
-    /// Modulo 2^bits.
-    #[doc(hidden)]
-    type Wrapping: SafeKernel<Params = MapParams<Self, U>>;
+    const TYPES: [ScalarType; 2];
 }
 
 /// A function of the elements of one to four arrays, made by [`elementwise!`](crate::elementwise!).
@@ -277,7 +244,6 @@ pub trait Number:
     + MulAdd
     + ByValue
     + Range
-    + Axpy
     + PartialOrd
     + Display
     + Reduce<Sum>
@@ -319,18 +285,9 @@ pub trait Number:
     + Compare<Greater>
     + Compare<GreaterEqual>
 {
-    /// A mean from the `f64` that it is rounded from.
-    #[doc(hidden)]
-    type MeanFrom: SafeKernel<Params = MapParams<f64, <Self as Statistic>::Mean>>;
-    /// Each element, or the limit that it is beyond.
-    #[doc(hidden)]
-    type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
     /// Selection by a mask, where all operands lie as the output does.
     #[doc(hidden)]
     type Select: SafeKernel<Params = SelectParams<Self>>;
-    /// Selection by a mask, where they lie otherwise.
-    #[doc(hidden)]
-    type SelectStrided: SafeKernel<Params = SelectStridedParams<Self>>;
 }
 
 /// The element types of the functions that only floats have: `f32`, `f64`, `f16` and `bf16`.
@@ -410,66 +367,28 @@ macro_rules! compiled {
     };
     (@binary $type:ident as $bits:ident, $operator:ident) => {
         impl Binary<$operator> for $type {
+            const OPERATOR: Operator = Operator::$operator;
             type ArrayArray = Retyped<binary::binary<$bits, $operator>, DenseParams<$type, $type>>;
-            type ArrayScalar = Retyped<binary::binary_scalar<$bits, $operator>, ArrayScalarParams<$type, $type>>;
-            type Strided = Retyped<broadcast::broadcast<$bits, $operator>, StridedParams<$type, $type>>;
         }
     };
     (@scalar_first $type:ident as $bits:ident, $operator:ident) => {
-        impl ScalarFirst<$operator> for $type {
-            type ScalarArray = Retyped<binary::scalar_binary<$bits, $operator>, ScalarArrayParams<$type>>;
-        }
+        impl ScalarFirst<$operator> for $type {}
     };
-    (@compare $type:ident as $bits:ident, ($operator:ident = $swapped:literal $of_arrays:ident)) => {
+    (@compare $type:ident as $bits:ident, $operator:ident) => {
         impl Compare<$operator> for $type {
-            const SWAPPED: bool = $swapped;
-            type ArrayArray = Retyped<compare::compare<$bits, $of_arrays>, DenseParams<$type, u8>>;
-            type ArrayScalar = Retyped<compare::compare_scalar<$bits, $operator>, ArrayScalarParams<$type, u8>>;
-            type Strided = Retyped<compare::compare_broadcast<$bits, $of_arrays>, StridedParams<$type, u8>>;
+            const OPERATOR: Operator = Operator::$operator;
         }
     };
-    (@cast_to_float $type:ident as $bits:ident, $to:ident) => {
+    (@cast $type:ident as $bits:ident, $to:ident) => {
         impl CastTo<$to> for $type {
-            type Kernel = cast::cast<$bits, $to>;
-            type Saturating = cast::cast<$bits, $to>;
-            type Wrapping = cast::cast<$bits, $to>;
-        }
-    };
-    (@cast_from_float $type:ident as $same:ident, ($to:ident as $bits:ident)) => {
-        impl CastTo<$to> for $type {
-            type Kernel = cast::cast<$same, $to>;
-            type Saturating = cast::cast<$same, $to>;
-            type Wrapping = Retyped<cast::cast_wrapping<$same, $bits>, MapParams<$type, $to>>;
-        }
-    };
-    (@cast_integer $type:ident as $from:ident, ($to:ident as $bits:ident)) => {
-        impl CastTo<$to> for $type {
-            type Kernel = Retyped<cast::cast<$from, $bits>, MapParams<$type, $to>>;
-            type Saturating = cast::cast_saturating<$type, $to>;
-            type Wrapping = Self::Kernel;
-        }
-    };
-    // Every other integer type has all values of u8, and i32 those of i8.
-    (@cast_byte $type:ident as $from:ident, ($to:ident as $bits:ident)) => {
-        impl CastTo<$to> for $type {
-            type Kernel = Retyped<cast::cast<$from, $bits>, MapParams<$type, $to>>;
-            type Saturating = Self::Kernel;
-            type Wrapping = Self::Kernel;
+            const TYPES: [ScalarType; 2] = [<$type as Scalar>::TYPE, <$to as Scalar>::TYPE];
         }
     };
     (@number $type:ident as $bits:ident, _) => {
         impl sealed::Sealed for $type {}
 
         impl Number for $type {
-            type MeanFrom = <f64 as CastTo<<$type as Statistic>::Mean>>::Kernel;
-            type Clamp = map::clamp<$type>;
             type Select = Retyped<select::select<$bits>, SelectParams<$type>>;
-            type SelectStrided = Retyped<select::select_broadcast<$bits>, SelectStridedParams<$type>>;
-        }
-    };
-    (@axpy $type:ident as $bits:ident, _) => {
-        impl Axpy for $type {
-            type Kernel = Retyped<map::axpy<$bits>, AxpyParams<$type>>;
         }
     };
 }
@@ -478,7 +397,6 @@ compiled! {
     number: [
         (f32 as u32), (f64 as u64), (f16 as u16), (bf16 as u16), (i32 as u32), (i64 as u64), u8, u16, u32, u64
     ] by [_];
-    axpy: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [_];
     reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
     reduce: [f32, f16, bf16] by [WideSum];
     wide_sum: [f64, i32, i64, u8, u16, u32, u64] by [_];
@@ -495,30 +413,13 @@ compiled! {
     map_float: [f32, f64, f16, bf16] by [Sqrt, Exp, Ln, Sin, Cos, Tanh, Sigmoid];
     binary: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Div, Minimum, Maximum, Pow];
     binary: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Add, Sub, Mul];
-    scalar_first: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Div, Pow];
-    scalar_first: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Sub];
+    scalar_first: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Sub, Div, Pow];
     compare: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [
-        (Less = false Less), (LessEqual = false LessEqual), (Greater = true Less), (GreaterEqual = true LessEqual)
+        Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual
     ];
-    compare: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [
-        (Equal = false Equal), (NotEqual = false NotEqual)
-    ];
-    cast_to_float: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [f32, f64, f16, bf16];
-    cast_to_float: [f32, f16, bf16] by [F8E4M3, F8E5M2];
-    cast_to_float: [F8E4M3, F8E5M2] by [f32, f16, bf16];
-    cast_to_float: [i8] by [f32];
-    cast_from_float: [f32, f64, f16, bf16] by [
-        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
-    ];
-    cast_from_float: [f32] by [(i8 as u8)];
-    // Of an integer that becomes no longer, the sign makes no difference.
-    cast_integer: [i32] by [(i64 as u64), (u64 as u64)];
-    cast_integer: [(i32 as u32)] by [(i32 as u32), (i8 as u8), (u8 as u8), (u16 as u16), (u32 as u32)];
-    cast_integer: [(i64 as u64), u16, u32, u64] by [
-        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
-    ];
-    cast_byte: [i8] by [(i32 as i32)];
-    cast_byte: [u8] by [
-        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
-    ];
+    cast: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64];
+    cast: [f32, f16, bf16] by [F8E4M3, F8E5M2];
+    cast: [F8E4M3, F8E5M2] by [f32, f16, bf16];
+    cast: [i8] by [f32, i32];
+    cast: [f32, i32] by [i8];
 }

@@ -20,7 +20,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::random::Philox4x32;
 use cuda_std::scalar::Scalar;
 
-use crate::num::{CastTo, MulAdd};
+use crate::num::{CastTo, MulAdd, WrappingCastTo};
 use crate::op::*;
 use crate::random::{NormalNumber, RandomBits};
 
@@ -140,7 +140,7 @@ pub fn number_select<T: Scalar>(condition: bool, a: T, b: T) -> T {
 /// `x as U`. Other casts are made of these, without a second rounding:
 ///
 /// * from `i8` and `i16` by way of `i32`, from `bool`, `u8` and `u16` by way of `u32`, all of whose values those have;
-/// * from the 16-bit and 8-bit floats by way of `f32`, and to the 8-bit ones too, as the eager casts do;
+/// * from the 16-bit and 8-bit floats by way of `f32`, and to the 8-bit ones too;
 /// * to an integer of another sign as to the one of its size that is listed: the bits are the same;
 /// * from an integer of 64 bits to one of 16 or 8 by way of `u32`, and to a longer one from 32 bits as that one's sign wants.
 #[device_fn(
@@ -167,6 +167,13 @@ pub fn number_select<T: Scalar>(condition: bool, a: T, b: T) -> T {
 )]
 pub fn number_cast<T: Scalar + CastTo<U>, U: Scalar>(x: T) -> U {
     <Cast as UnaryOp<T, U>>::apply(x)
+}
+
+/// `x` rounded towards zero, modulo 2^64, and 0 for NaN and ±∞. The lowest bits are those of shorter integers; 16-bit floats are
+/// cast to `f32` before.
+#[device_fn(T = [f32, f64])]
+pub fn number_cast_wrapping<T: Scalar + WrappingCastTo<u64>>(x: T) -> u64 {
+    <CastWrapping as UnaryOp<T, u64>>::apply(x)
 }
 
 /// The random bits that the element at `index` of an array is made of, in a generator's block `position` and those behind it.

@@ -15,9 +15,7 @@
 pub mod attention;
 pub mod binary;
 pub mod blur;
-pub mod broadcast;
-pub mod cast;
-pub mod compare;
+mod cast;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod compiled;
 pub mod convolve;

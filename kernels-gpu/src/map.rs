@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elementwise operations on one array, in place too, and `y += α x`.
+//! Functions of the elements of one array, in place too.
 //!
-//! Work `n`, span 1. Each element is read once and written once: `2 n` elements moved, `3 n` by [`axpy`](fn@axpy). A
+//! Work `n`, span 1. Each element is read once and written once: `2 n` elements moved. A
 //! block treats [`tile_len`] elements; a thread makes one 16-byte access to each array (one of 8 bytes in functions of
 //! 16-bit floats). Inputs are [`Slice`]s, since they may be the output: a thread loads what it will
 //! overwrite before it stores, and nothing else.
@@ -10,10 +10,9 @@ use core::marker::PhantomData;
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
-use cuda_std::param::Param;
 use cuda_std::prelude::*;
 
-use crate::num::{MulAdd, Num};
+use crate::num::Num;
 use crate::op::{Abs, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh, UnaryOp};
 use crate::tile::{self, Body};
 
@@ -116,72 +115,4 @@ pub fn map<T: Num, Op: UnaryOp<T>>(x: Slice<'_, T>, out: SliceMut<'_, T>) {
 )]
 pub fn map_float<T: Num<Wide: Float>, Op: UnaryOp<T>>(x: Slice<'_, T>, out: SliceMut<'_, T>) {
     run_in::<T, T, T::Wide>(x, out, Op::apply);
-}
-
-/// `out[i]` is `x[i]`, or `low` where that is less, or `high` where that is greater; `x` is as long as `out`, and may
-/// be it. NaN is neither less nor greater, and stays NaN.
-#[kernel(
-    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    max_threads = THREADS,
-)]
-pub fn clamp<T: Num + Param>(x: Slice<'_, T>, low: T, high: T, out: SliceMut<'_, T>) {
-    // Compared as `f32`, 16-bit floats take an instruction each.
-    let (wide_low, wide_high) = (low.widen(), high.widen());
-    run(x, out, |x: T| {
-        let wide = x.widen();
-        if wide < wide_low {
-            low
-        } else if wide > wide_high {
-            high
-        } else {
-            x
-        }
-    });
-}
-
-/// `out[i] = alpha · x[i] + y[i]`
-struct Axpy<'a, T> {
-    alpha: T,
-    x: &'a [T],
-    y: Slice<'a, T>,
-    out: SliceMut<'a, T>,
-}
-
-impl<T: MulAdd> Body for Axpy<'_, T> {
-    const LARGEST: usize = size_of::<T>();
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        Ord::min(self.out.len(), Ord::min(self.x.len(), self.y.len()))
-    }
-
-    #[inline(always)]
-    fn is_aligned<const N: usize>(&self) -> bool {
-        self.x.is_vec_aligned::<N>() && self.y.is_vec_aligned::<N>() && self.out.is_vec_aligned::<N>()
-    }
-
-    #[inline(always)]
-    unsafe fn vector<const N: usize>(&self, i: usize) {
-        // SAFETY (of all three): the caller's promise for the shortest of the arrays.
-        unsafe {
-            let x: [T; N] = self.x.load_vec_unchecked(i);
-            let y: [T; N] = self.y.get_vec_unchecked(i);
-            let results = cuda_std::array::from_fn(|k| self.alpha.mul_add(x[k], y[k]));
-            self.out.set_vec_unchecked::<N>(i, results);
-        }
-    }
-
-    #[inline(always)]
-    fn element(&self, i: usize) {
-        self.out.set(i, self.alpha.mul_add(self.x[i], self.y.get(i)));
-    }
-}
-
-/// `out[i] = alpha · x[i] + y[i]`; `x` and `y` are as long as `out`, and `y` may be it.
-#[kernel(
-    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
-    max_threads = THREADS,
-)]
-pub fn axpy<T: MulAdd + Param>(alpha: T, x: &[T], y: Slice<'_, T>, out: SliceMut<'_, T>) {
-    tile::for_tile(&Axpy { alpha, x, y, out });
 }

@@ -6,6 +6,7 @@ use cuda_block::warp::scan_rows;
 use cuda_std::Float;
 use cuda_std::float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
+use cuda_std::scalar::Scalar;
 
 use crate::narrow;
 
@@ -13,7 +14,7 @@ use crate::narrow;
 ///
 /// Integers wrap around on overflow, sums and products of many in 64 bits. No operation panics: a division by zero gives zero for integers, as in NumPy, and
 /// what IEEE 754 says for floats. An operation on 16-bit floats is computed in `f32` and rounded once.
-pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
+pub trait Num: Scalar + bytemuck::Pod + PartialOrd {
     /// 0
     const ZERO: Self;
     /// 1
@@ -121,12 +122,6 @@ pub type Accumulator<T> = <<T as Num>::Total as Num>::Wide;
 pub trait CastTo<To> {
     /// The number as a `To`.
     fn cast(self) -> To;
-}
-
-/// A conversion between integers to the nearest that the type has.
-pub trait SaturatingCastTo<To> {
-    /// The nearest `To`.
-    fn cast_saturating(self) -> To;
 }
 
 /// A conversion of floats to integers that keeps the low bits.
@@ -535,30 +530,12 @@ macro_rules! casts_to_narrow_floats {
     )*};
 }
 
-macro_rules! saturating_casts {
-    ($($from:ident),* => $to:tt) => { $(saturating_casts!(@from $from $to);)* };
-    (@from $from:ident [$($to:ident),*]) => {$(
-        impl SaturatingCastTo<$to> for $from {
-            #[inline(always)]
-            #[allow(clippy::unnecessary_fallible_conversions)]
-            fn cast_saturating(self) -> $to {
-                match $to::try_from(self) {
-                    Ok(value) => value,
-                    Err(_) if self > 0 => $to::MAX,
-                    Err(_) => $to::MIN,
-                }
-            }
-        }
-    )*};
-}
-
 macro_rules! wrapping_casts {
-    ($($from:ident),* => $to:tt) => { $(wrapping_casts!(@from $from $to);)* };
-    (@from $from:ident [$($to:ident),*]) => {$(
-        impl WrappingCastTo<$to> for $from {
+    ($($from:ident)*) => {$(
+        impl WrappingCastTo<u64> for $from {
             #[inline(always)]
-            fn cast_wrapping(self) -> $to {
-                self.widen().modulo_2_64() as $to
+            fn cast_wrapping(self) -> u64 {
+                self.modulo_2_64()
             }
         }
     )*};
@@ -623,9 +600,7 @@ casts!(i16 => [i32]);
 casts!(bool => [u32]);
 casts!(f32, f64, i32 => [i8]);
 casts!(f32, f64 => [i16]);
-saturating_casts!(i32, i64, u8, u16, u32, u64 => [i32, i64, u8, u16, u32, u64]);
-saturating_casts!(i32 => [i8]);
-wrapping_casts!(f32, f64, f16, bf16 => [i32, i64, u8, u16, u32, u64]);
+wrapping_casts!(f32 f64);
 
 exact_to_f32!(f32, f16, bf16, u8, u16);
 integers_to_odd! {

@@ -2,11 +2,10 @@
 //! Selection: one of two elements, as a mask says.
 //!
 //! `3 n` elements and `n` bytes moved: both operands are read, so that the accesses stay wide. [`select()`] walks over
-//! tiles as [`binary`](crate::binary) does, [`select_broadcast()`] as [`crate::broadcast`].
+//! tiles as [`binary`](crate::binary) does; where operands lie otherwise than the output, the host computes an expression.
 
 use cuda_std::prelude::*;
 
-use crate::broadcast::{self, OutputAxes, Row, Strides, Vector};
 use crate::num::Num;
 use crate::tile::{self, Body};
 
@@ -65,44 +64,8 @@ impl<T: Num> Body for Select<'_, T> {
     }
 }
 
-impl<T: Num> broadcast::Body<3> for Select<'_, T> {
-    const LARGEST: usize = size_of::<T>();
-
-    #[inline(always)]
-    fn vector<const V: usize>(&self, vector: Vector<V>, [mask, a, b]: [Row; 3]) {
-        let mask = vector.load(self.mask, mask);
-        let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
-        let mask: [u8; V] = mask.elements();
-        let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
-        vector.store(self.out, cuda_std::array::from_fn(|k| chosen(mask[k], a[k], b[k])));
-    }
-}
-
 /// `out[i] = a[i]` where `mask[i]` is not 0, else `b[i]`; all are as long as `out`.
 #[kernel(T = [u8, u16, u32, u64], max_threads = THREADS)]
 pub fn select<T: Num>(mask: Slice<'_, u8>, a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
     tile::for_tile(&Select { mask, a, b, out });
-}
-
-/// `out = a` where `mask` is not 0, else `b`, with the operands along the axes of `shape` as their strides say, as in
-/// [`broadcast`](fn@broadcast::broadcast).
-#[kernel(
-    T = [u8, u16, u32, u64],
-    max_threads = THREADS,
-    min_blocks = broadcast::BLOCKS,
-)]
-// The operands' strides are parameters of their own, like the operands.
-#[allow(clippy::too_many_arguments)]
-pub fn select_broadcast<T: Num>(
-    shape: OutputAxes,
-    mask: Slice<'_, u8>,
-    mask_strides: Strides,
-    a: Slice<'_, T>,
-    a_strides: Strides,
-    b: Slice<'_, T>,
-    b_strides: Strides,
-    out: SliceMut<'_, T>,
-) {
-    let body = Select { mask, a, b, out };
-    broadcast::run(&shape, [&mask_strides, &a_strides, &b_strides], &body);
 }

@@ -183,11 +183,8 @@ macro_rules! families {
 }
 
 families! {
-    maps by elements::maps, on [PLAIN]: map map_float clamp axpy range fill;
-    two_operands by elements::two_operands, on [PLAIN]: binary binary_scalar scalar_binary broadcast;
-    comparisons by elements::comparisons, on [PLAIN]:
-        compare compare_scalar compare_broadcast select select_broadcast;
-    casts by elements::casts, on [PLAIN]: cast cast_saturating cast_wrapping;
+    maps by elements::maps, on [PLAIN]: map map_float range fill;
+    two_operands by elements::two_operands, on [PLAIN]: binary select;
     reductions by lines::reductions, on [PLAIN]: reduce reduce_columns;
     scans by lines::scans, on [PLAIN]: scan scan_rows scan_columns scan_tree;
     moves by lines::moves, on [PLAIN]:

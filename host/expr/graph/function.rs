@@ -3,9 +3,9 @@
 
 use cuda_std::scalar::ScalarType;
 use kernels_gpu::function::{
-    number_binary, number_bits, number_cast, number_clamp, number_compare, number_mul_add, number_narrow,
-    number_narrow_div, number_predicate, number_random, number_random_integer, number_random_normal, number_rare,
-    number_select, number_unary,
+    number_binary, number_bits, number_cast, number_cast_wrapping, number_clamp, number_compare, number_mul_add,
+    number_narrow, number_narrow_div, number_predicate, number_random, number_random_integer, number_random_normal,
+    number_rare, number_select, number_unary,
 };
 use kernels_gpu::op;
 
@@ -313,6 +313,14 @@ pub(in crate::expr) fn random(of: Random, ty: ScalarType) -> &'static DeviceFnIn
         Random::Normal => info!(number_random_normal<f32>),
         Random::Integer if is_wide => info!(number_random_integer<u64>),
         Random::Integer => info!(number_random_integer<u32>),
+    }
+}
+
+/// The function that makes an `f32` or `f64` an integer modulo 2^64.
+pub(super) fn cast_wrapping(ty: ScalarType) -> &'static DeviceFnInfo {
+    match ty {
+        ScalarType::F64 => info!(number_cast_wrapping<f64>),
+        _ => info!(number_cast_wrapping<f32>),
     }
 }
 

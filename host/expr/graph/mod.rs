@@ -16,7 +16,9 @@ use ndarray::Dimension;
 use self::apply::Applied;
 use self::fold::Operator;
 use self::function::Binary;
-pub(in crate::expr) use self::operations::{binary, binary_as_it_is, cast, one, repeated, ternary, unary, with_type};
+pub(in crate::expr) use self::operations::{
+    binary, binary_as_it_is, cast, cast_saturating, cast_wrapping, one, repeated, ternary, unary, with_type,
+};
 use self::problem::Problem;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;

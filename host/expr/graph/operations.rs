@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parts made by operators: of 16-bit floats, for which few functions are compiled, by way of `f32`.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
@@ -15,6 +16,47 @@ pub(in crate::expr) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
         x = Node::call("cast", function, function.result, vec![x])?;
     }
     Ok(with_type(x, to))
+}
+
+/// The integer in another type, and the nearest that it has where it has not that one; other casts are [`cast`]'s.
+pub(in crate::expr) fn cast_saturating<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
+    let (ty, mut x) = (x.ty, x);
+    if let (Some(own), Some(others)) = (integers(ty), integers(to)) {
+        // Limits that the number's own type has, by their bits.
+        let limit = |limit: i128| Node::scalar(ty, limit as u64 & (u64::MAX >> (64 - 8 * ty.bytes())));
+        if own.start() < others.start() {
+            x = binary(Binary::Maximum, x, limit(*others.start()))?;
+        }
+        if own.end() > others.end() {
+            x = binary(Binary::Minimum, x, limit(*others.end()))?;
+        }
+    }
+    cast(x, to)
+}
+
+/// The float rounded towards zero, modulo 2^bits of an integer type; other casts are [`cast`]'s.
+pub(in crate::expr) fn cast_wrapping<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
+    if !function::is_float(x.ty) || integers(to).is_none() {
+        return cast(x, to);
+    }
+    let x = match x.ty {
+        ScalarType::F64 => x,
+        _ => cast(x, ScalarType::F32)?,
+    };
+    let function = function::cast_wrapping(x.ty);
+    cast(Node::call("cast_wrapping", function, ScalarType::U64, vec![x])?, to)
+}
+
+/// The numbers that an integer type has.
+fn integers(ty: ScalarType) -> Option<RangeInclusive<i128>> {
+    let is_signed = match ty {
+        ScalarType::I8 | ScalarType::I16 | ScalarType::I32 | ScalarType::I64 => true,
+        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 | ScalarType::U64 => false,
+        _ => return None,
+    };
+    let (bits, sign) = (8 * ty.bytes(), u32::from(is_signed));
+    let end = 1 << (bits as u32 - sign);
+    Some(if is_signed { -end } else { 0 }..=end - 1)
 }
 
 /// The same bits as a number of another type.

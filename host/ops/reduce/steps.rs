@@ -2,6 +2,7 @@
 //! Reductions in two steps, without a copy of the elements: along the axes that lie together first, for values of which
 //! nothing is lost, and these along the others, as if all elements were combined at once.
 
+use cuda_std::scalar::Scalar;
 use kernels_gpu::compiled::{Number, Reduce};
 use kernels_gpu::num::Accumulator;
 use kernels_gpu::op::{Mean, Moments, ROOT, ReduceOp, Statistic, Sum, Variance, WideSum};
@@ -10,7 +11,7 @@ use ndarray::IxDyn;
 use super::{DynRef, Reduction, Wants};
 use crate::array::DeviceArray;
 use crate::error::Result;
-use crate::ops::cast;
+use crate::expr::one::{Conversion, Term};
 use crate::stream::Stream;
 
 /// Combines the elements along those axes first, and then along all that are combined; the last operator is given the
@@ -90,7 +91,8 @@ fn rounded<T: Number>(
     }
     let mut wide = DeviceArray::uninit(stream, out.raw_dim())?;
     compute(&mut wide)?;
-    cast::launch::<T::MeanFrom, f64, <T as Statistic>::Mean, IxDyn>("mean", &wide, out)
+    let means = Term::array(&*wide).cast(Conversion::Plain, <T as Statistic>::Mean::TYPE)?;
+    means.write(stream, out)
 }
 
 /// Means: sums in `f64`, unrounded, and the means of these.

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::scan_rows;
 
-use crate::num::{Accumulator, CastTo, Num, SaturatingCastTo, WrappingCastTo};
+use crate::num::{Accumulator, CastTo, Num, WrappingCastTo};
 
 mod bits;
 mod compound;
@@ -379,8 +379,6 @@ macro_rules! cast_ops {
 cast_ops! {
     /// The number in another type, as Rust's `as`.
     Cast: CastTo = cast;
-    /// The nearest integer of another type.
-    CastSaturating: SaturatingCastTo = cast_saturating;
     /// A float rounded towards zero, modulo 2^bits of an integer type.
     CastWrapping: WrappingCastTo = cast_wrapping;
 }
