@@ -324,5 +324,5 @@ fn check_round(family: &Family, round: usize) -> BTreeSet<String> {
 fn every_kernel_is_of_a_family() {
     let strays: Vec<_> = entries().filter(|entry| kernel_of(entry).is_none()).collect();
     assert!(strays.is_empty(), "no family launches {strays:?}");
-    assert!(entries().count() > 1000);
+    assert!(entries().count() > 900);
 }
