@@ -25,7 +25,6 @@ pub(crate) enum Conversion {
 }
 
 /// An operand, or what an operation gives.
-#[derive(Clone)]
 pub(crate) struct Term<'a>(Arc<Node<'a>>);
 
 impl<'a> Term<'a> {
