@@ -117,16 +117,18 @@ fn check<T: Channel>(shape: [usize; 3], weights: &Array2<f32>) {
     }
 }
 
-/// Widths around a thread's pixels and a block's, heights around a strip's.
+/// Widths around a thread's pixels, a warp's and a block's, heights around a strip's.
 fn three_by_three<T: Channel>() {
     let weights = weights(3, 3);
-    for width in [1, 2, 3, 7, 8, 9, 12, 16, 20, 33] {
+    for width in [1, 2, 3, 7, 8, 9, 12, 16, 20, 33, 129, 257] {
         check::<T>([3, width, 1], &weights);
     }
-    for height in [1, 2, 5, 67] {
-        check::<T>([height, 8, 1], &weights);
+    for (height, width) in [(1, 8), (2, 8), (5, 8), (67, 8), (35, 9), (70, 16)] {
+        check::<T>([height, width, 1], &weights);
     }
-    check::<T>([2, 1032, 1], &weights);
+    for width in [1031, 1032, 2064] {
+        check::<T>([2, width, 1], &weights);
+    }
     check::<T>([4, 5, 3], &weights);
     check::<T>([4, 5, 4], &weights);
 }
@@ -146,6 +148,29 @@ fn any_weights<T: Channel>() {
 }
 
 for_types!(any_weights: u8 u16 f32);
+
+/// Weights that are large or small, or differ much, by which integers are scaled.
+fn scaled_weights<T: Channel>() {
+    for factors in [
+        [1e6; 3],
+        [1e-6; 3],
+        [2e30, 1.0, 2e30],
+        [1e-38, 1e-40, 1e-45],
+        [1.0, 1e-25, 1e-30],
+    ] {
+        let factor = |i: usize| if i % 2 == 0 { factors[i % 3] } else { -factors[i % 3] };
+        for (rows, columns) in [(3, 3), (2, 5)] {
+            let mut weights = weights(rows, columns).abs();
+            for (i, weight) in weights.iter_mut().enumerate() {
+                *weight *= factor(i);
+            }
+            check::<T>([4, 33, 1], &weights);
+            check::<T>([4, 16, 1], &weights);
+        }
+    }
+}
+
+for_types!(scaled_weights: u8 u16 f32);
 
 /// What lies beyond a type's numbers is clamped, halves go up, and NaN is 0.
 #[test]

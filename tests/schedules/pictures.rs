@@ -16,6 +16,7 @@ pub(super) fn blurs(run: &mut Run) {
         let rows = run.len(40);
         let picture = run.array::<u8, _>((rows, columns, channels));
         run.keep(picture.box_blur_3x3());
+        run.keep(picture.filter(&Array2::from_elem((3, 3), 0.125), Border::Reflect));
     }
 }
 

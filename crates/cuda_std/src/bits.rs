@@ -42,21 +42,22 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     machine::dp2a_lo(a, b, c)
 }
 
-/// The bytes nearest to `values`, halves up, the first in the lowest byte; values beyond the least or the greatest become
-/// that, and NaN becomes 0. No conversion is among the instructions, of which the hardware has few a cycle.
+/// The bytes nearest to `values` times `scale`, a power of two, halves up, the first in the lowest byte; what lies beyond the
+/// least or the greatest becomes that, and NaN becomes 0. No conversion is among the instructions, of which the hardware has
+/// few a cycle.
 ///
 /// ```
 /// use cuda_std::bits::round_to_bytes;
 ///
-/// assert_eq!(round_to_bytes([0.499_999_97, 0.5, -0.6, 254.5]), 0xff_00_01_00);
-/// assert_eq!(round_to_bytes([f32::NAN, f32::INFINITY, 255.4, 300.0]), 0xff_ff_ff_00);
+/// assert_eq!(round_to_bytes([0.499_999_97, 0.5, -0.6, 254.5], 1.0), 0xff_00_01_00);
+/// assert_eq!(round_to_bytes([f32::NAN, f32::INFINITY, 510.8, 600.0], 0.5), 0xff_ff_ff_00);
 /// ```
 #[inline(always)]
-pub fn round_to_bytes(values: [f32; 4]) -> u32 {
-    machine::round_to_bytes(values)
+pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    machine::round_to_bytes(values, scale)
 }
 
-/// [`round_to_bytes`] for two numbers of 16 bits, the first in the lower half.
+/// [`round_to_bytes`] for two numbers of 16 bits, the first in the lower half, and a scale of 1.
 ///
 /// ```
 /// use cuda_std::bits::round_to_halves;

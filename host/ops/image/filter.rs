@@ -2,8 +2,10 @@
 //! Weighted sums of the pixels around each.
 
 use cuda_std::SliceMut;
+use cuda_std::launch::SafeKernel;
 use kernels_gpu::blur::filter::{ROWS, THREADS};
-use kernels_gpu::blur::filter_3x3::Weights3x3;
+use kernels_gpu::blur::filter_3x3::{Weights3x3, filter_3x3};
+use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, filter_3x3_lines};
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, resident_threads};
@@ -41,15 +43,89 @@ pub type FilterParams<T> = (
     SliceMut<'static, T>,
 );
 
-/// The most rows of a strip. Of `f32` that is loaded by vectors memory is the limit: strips are so short that those one above the other run
-/// at a time, and the rows at their edges, which two threads read, are in the cache. Else instructions are, of which each strip's first
-/// rows want some.
-const fn max_rows<T: Pixel>(width: usize) -> usize {
-    if size_of::<T>() == 4 && width.is_multiple_of(T::FILTERED) {
-        8
-    } else {
-        32
+/// The parameters of the kernel for 3 × 3 weights of pixels that are scaled.
+pub type FilterLinesParams<T> = (
+    &'static [T],
+    usize,
+    usize,
+    u32,
+    u32,
+    ScaledWeights,
+    T,
+    SliceMut<'static, T>,
+);
+
+/// A filter with 3 × 3 weights of a picture of one channel.
+pub struct Call3x3<'a, T: Pixel> {
+    picture: &'a DeviceArrayRef<T, Ix3>,
+    weights: [f32; 9],
+    border: (u32, T),
+    out: &'a mut DeviceArrayRef<T, Ix3>,
+}
+
+impl<T: Pixel> Call3x3<'_, T> {
+    /// Whether the rows of both pictures begin at vectors of `count`.
+    fn begins_at_vectors(&self, count: usize) -> bool {
+        let bytes = (count * size_of::<T>()) as u64;
+        self.picture.raw_dim()[1].is_multiple_of(count)
+            && self.picture.address().is_multiple_of(bytes)
+            && self.out.address().is_multiple_of(bytes)
     }
+
+    /// Strips of at most `most` rows, and of at least two for each of `parts`: short where the picture is too small to give threads enough
+    /// to do. `columns` are those of a thread.
+    fn strips(&self, columns: usize, parts: usize, most: usize) -> (LaunchConfig, u32) {
+        let (height, width, _) = self.picture.raw_dim().into_pattern();
+        let across = width.div_ceil(columns * THREADS).next_multiple_of(parts);
+        let rows = across * THREADS * height / resident_threads(self.picture.stream());
+        let rows = rows.clamp(2 * parts, most).max(height.div_ceil(MAX_GRID_Y));
+        let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
+        (LaunchConfig::new(blocks, THREADS as u32), rows as u32)
+    }
+}
+
+/// Bytes: by vectors where rows begin at them and the weights can be scaled.
+pub fn bytes(call: Call3x3<'_, u8>) -> Result<()> {
+    let scaled = scaled(call.weights, BYTE_EXPONENT);
+    match scaled.filter(|_| call.begins_at_vectors(16)) {
+        Some(weights) => by_lines::<u8, filter_3x3_lines<u8, 16>>(call, weights, 16 / APART, 128),
+        None => of_any_width::<u8, filter_3x3<u8, 8>>(call),
+    }
+}
+
+/// Integers of 16 bits.
+pub fn words(call: Call3x3<'_, u16>) -> Result<()> {
+    of_any_width::<u16, filter_3x3<u16, 8>>(call)
+}
+
+/// Floats. Memory is the limit: strips are so short that those one above the other run at a time, and the rows at their edges, which two
+/// threads read, are in the cache.
+pub fn floats(call: Call3x3<'_, f32>) -> Result<()> {
+    let weights = ScaledWeights {
+        weights: call.weights,
+        scale: 1.0,
+    };
+    by_lines::<f32, filter_3x3_lines<f32, 4>>(call, weights, 4 / APART, 8)
+}
+
+/// The weights times a power of two, and what the sums of pixels times 2 to the power of `exponent` are then to be multiplied by.
+///
+/// The largest weight becomes at least 2¹²⁶, so that each product with a byte, which is below 2⁻¹²⁵ when it is scaled, is less than 4.
+/// Others are at least 2⁻¹⁰⁰ of it, or 0: their products with bytes are multiples of 2⁻¹⁴⁹, the least `f32`, and so is each sum. The bits
+/// of all are thus those without a scale, where no sum overflows, as weights are below 2¹¹². There is none if they are not so.
+fn scaled(weights: [f32; 9], exponent: i32) -> Option<ScaledWeights> {
+    let magnitudes = weights.map(f32::abs);
+    let largest = magnitudes.into_iter().fold(0.0, f32::max);
+    let plain = |x: f32| x == 0.0 || x >= largest * 2.0f32.powi(-100) && x >= f32::MIN_POSITIVE && x < 2.0f32.powi(112);
+    if largest == 0.0 || !magnitudes.into_iter().all(plain) {
+        return None;
+    }
+    let power_of_two = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << 52);
+    let by = 126 - (largest.to_bits() >> 23) as i32 + 127;
+    Some(ScaledWeights {
+        weights: weights.map(|weight| (f64::from(weight) * power_of_two(by)) as f32),
+        scale: power_of_two(-exponent - by) as f32,
+    })
 }
 
 /// The border as kernels take it, if weights and border are possible.
@@ -151,29 +227,39 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
             picture.shape()[2],
             <[f32; 9]>::try_from(&all[..]),
         ) {
-            ((3, 3), 1, Ok(weights)) => filter_3x3(picture, Weights3x3 { weights }, border, out),
+            ((3, 3), 1, Ok(weights)) => T::launch_filter_3x3(Call3x3 {
+                picture,
+                weights,
+                border,
+                out,
+            }),
             ((_, taps), ..) => filter_any(picture, &all, taps, border, out),
         })
     }
 }
 
-/// By the kernel for 3 × 3 weights.
-fn filter_3x3<T: Pixel>(
-    picture: &DeviceArrayRef<T, Ix3>,
-    weights: Weights3x3,
-    (border, constant): (u32, T),
-    out: &mut DeviceArrayRef<T, Ix3>,
-) -> Result<()> {
-    let stream = picture.stream();
+/// By the kernel for rows of any width.
+fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(call: Call3x3<'_, T>) -> Result<()> {
+    let (config, rows) = call.strips(T::FILTERED, 1, 32);
+    let (picture, weights, (border, constant)) = (call.picture, call.weights, call.border);
     let (height, width, _) = picture.raw_dim().into_pattern();
-    let across = width.div_ceil(T::FILTERED * THREADS);
-    // Short strips where the picture is too small to give threads enough to do.
-    let rows = (across * THREADS * height / resident_threads(stream)).clamp(2, max_rows::<T>(width));
-    let rows = rows.max(height.div_ceil(MAX_GRID_Y));
-    let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
-    let config = LaunchConfig::new(blocks, THREADS as u32);
-    let args = (picture, width, height, rows as u32, border, weights, constant, out);
-    stream.launch::<T::Filter3x3>(&config, args)
+    let weights = Weights3x3 { weights };
+    let args = (picture, width, height, rows, border, weights, constant, call.out);
+    picture.stream().launch::<K>(&config, args)
+}
+
+/// By the kernel for scaled pixels, in strips of at most `most` rows, which it takes in `parts` where rows begin at vectors.
+fn by_lines<T: Pixel, K: SafeKernel<Params = FilterLinesParams<T>>>(
+    call: Call3x3<'_, T>,
+    weights: ScaledWeights,
+    parts: usize,
+    most: usize,
+) -> Result<()> {
+    let (config, rows) = call.strips(APART, parts, most);
+    let (picture, (border, constant)) = (call.picture, call.border);
+    let (height, width, _) = picture.raw_dim().into_pattern();
+    let args = (picture, width, height, rows, border, weights, constant, call.out);
+    picture.stream().launch::<K>(&config, args)
 }
 
 /// By the kernel for any weights.

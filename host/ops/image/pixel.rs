@@ -4,13 +4,12 @@
 use cuda_std::launch::SafeKernel;
 use cuda_std::param::ByValue;
 use kernels_gpu::blur::filter::filter;
-use kernels_gpu::blur::filter_3x3::filter_3x3;
 use kernels_gpu::blur::gaussian::{gaussian_columns, gaussian_rows};
 use kernels_gpu::grayscale::{grayscale as Exact, grayscale_fused as Fused};
 
-use super::filter::{Filter3x3Params, FilterParams};
+use super::filter::FilterParams;
 use super::gaussian::{ColumnParams, RowParams};
-use super::{Weights, box_blur, grayscale};
+use super::{Weights, box_blur, filter as filters, grayscale};
 use crate::array::Element;
 use crate::error::Result;
 
@@ -33,10 +32,7 @@ pub trait Pixel: Element + ByValue + kernels_gpu::pixel::Pixel {
     #[doc(hidden)]
     type GaussianColumns: SafeKernel<Params = ColumnParams<Self>>;
 
-    /// The filter with 3 × 3 weights, of one channel.
-    #[doc(hidden)]
-    type Filter3x3: SafeKernel<Params = Filter3x3Params<Self>>;
-    /// The columns of a thread of that, and of the one with any weights.
+    /// The columns of a thread of a filter.
     #[doc(hidden)]
     const FILTERED: usize;
     /// The filter with any weights.
@@ -51,6 +47,10 @@ pub trait Pixel: Element + ByValue + kernels_gpu::pixel::Pixel {
     #[doc(hidden)]
     fn launch_box_blur(call: box_blur::Call<'_, Self>) -> Result<()>;
 
+    /// The filter with 3 × 3 weights, of one channel, by the kernel that suits the type and the rows.
+    #[doc(hidden)]
+    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()>;
+
     /// The picture in shades of gray, exactly where the type and the weights allow it.
     #[doc(hidden)]
     fn launch_grayscale(call: grayscale::Call<'_, Self>, weights: Weights) -> Result<()>;
@@ -63,7 +63,6 @@ impl Pixel for u8 {
     type GaussianRows3 = gaussian_rows<u8, 3>;
     type GaussianRows4 = gaussian_rows<u8, 4>;
     type GaussianColumns = gaussian_columns<u8>;
-    type Filter3x3 = filter_3x3<u8, 8>;
     const FILTERED: usize = 8;
     type Filter = filter<u8, 8>;
 
@@ -73,6 +72,10 @@ impl Pixel for u8 {
 
     fn launch_box_blur(call: box_blur::Call<'_, Self>) -> Result<()> {
         box_blur::bytes(call)
+    }
+
+    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+        filters::bytes(call)
     }
 
     fn launch_grayscale(call: grayscale::Call<'_, Self>, weights: Weights) -> Result<()> {
@@ -87,7 +90,6 @@ impl Pixel for u16 {
     type GaussianRows3 = gaussian_rows<u16, 3>;
     type GaussianRows4 = gaussian_rows<u16, 4>;
     type GaussianColumns = gaussian_columns<u16>;
-    type Filter3x3 = filter_3x3<u16, 8>;
     const FILTERED: usize = 8;
     type Filter = filter<u16, 8>;
 
@@ -97,6 +99,10 @@ impl Pixel for u16 {
 
     fn launch_box_blur(call: box_blur::Call<'_, Self>) -> Result<()> {
         box_blur::words(call)
+    }
+
+    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+        filters::words(call)
     }
 
     fn launch_grayscale(call: grayscale::Call<'_, Self>, weights: Weights) -> Result<()> {
@@ -111,7 +117,6 @@ impl Pixel for f32 {
     type GaussianRows3 = gaussian_rows<f32, 3>;
     type GaussianRows4 = gaussian_rows<f32, 4>;
     type GaussianColumns = gaussian_columns<f32>;
-    type Filter3x3 = filter_3x3<f32, 4>;
     const FILTERED: usize = 4;
     type Filter = filter<f32, 4>;
 
@@ -121,6 +126,10 @@ impl Pixel for f32 {
 
     fn launch_box_blur(call: box_blur::Call<'_, Self>) -> Result<()> {
         box_blur::floats(call)
+    }
+
+    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+        filters::floats(call)
     }
 
     fn launch_grayscale(call: grayscale::Call<'_, Self>, weights: Weights) -> Result<()> {

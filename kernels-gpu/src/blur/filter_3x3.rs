@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Weighted sums of the 3 × 3 pixels around each, for pictures of one channel.
+//! Weighted sums of the 3 × 3 pixels around each, for pictures of integers of one channel, rows of any width.
 //!
 //! A thread has several neighbours in a row, 16 bytes or 8 of them, and goes down a strip of the picture. Each row that it reads counts
 //! for three rows of results, of which it keeps the sums in registers; so each pixel is loaded once, but for those at a thread's and a
@@ -11,10 +11,8 @@ use super::border::source;
 use super::filter::THREADS;
 use super::sample::Sample;
 
-/// The blocks that a multiprocessor is to have room for: as many as leave registers enough for `v` columns.
-const fn blocks(v: usize) -> usize {
-    if v == 8 { 5 } else { 6 }
-}
+/// The blocks that a multiprocessor is to have room for: as many as leave registers enough.
+const BLOCKS: usize = 5;
 
 /// 3 × 3 weights, row by row.
 #[repr(C)]
@@ -225,7 +223,7 @@ fn add<const V: usize>(row: &Pixels<f32, [f32; V]>, sums: [f32; V], [a, b, c]: [
 /// Beyond the edges lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. `pixels` and `out` hold `height`
 /// rows of `width` pixels, or nothing is done. Block `(i, j)`, of [`THREADS`] threads, treats `V` columns for each thread of the `rows`
 /// rows from row `rows j` on: by one access a row, by fours, or one by one, as the rows' alignment allows.
-#[kernel(T = [u8, u16], V = [8]; T = [f32], V = [4], max_threads = THREADS, min_blocks = blocks(V))]
+#[kernel(T = [u8, u16], V = [8], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn filter_3x3<T: Sample<V>, const V: usize>(
     pixels: &[T],
     width: usize,

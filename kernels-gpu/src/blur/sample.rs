@@ -73,9 +73,77 @@ impl Sample<8> for u8 {
 
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn round(sums: [f32; 8]) -> [u32; 2] {
-        cuda_std::array::from_fn(|i| round_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j])))
+        cuda_std::array::from_fn(|i| round_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j]), 1.0))
     }
 }
+
+/// Numbers of a picture of which a thread has `V` as floats that are multiplied by a power of two, by weights that make up for it.
+pub trait Scaled<const V: usize>: Pixel {
+    /// The words that so many have.
+    type Words: bytemuck::Pod;
+
+    /// The exponent of the power of two.
+    const EXPONENT: i32;
+
+    /// Each times 2 to the power of [`EXPONENT`](Self::EXPONENT).
+    fn widen(words: Self::Words) -> [f32; V];
+
+    /// One, in the same way.
+    fn widen_one(self) -> f32;
+
+    /// Each of the sums times `scale`, a power of two, as [`Pixel::from_f32`].
+    fn round(sums: [f32; V], scale: f32) -> Self::Words;
+}
+
+impl Scaled<4> for f32 {
+    type Words = [f32; 4];
+
+    const EXPONENT: i32 = 0;
+
+    #[inline(always)]
+    fn widen(words: [f32; 4]) -> [f32; 4] {
+        words
+    }
+
+    #[inline(always)]
+    fn widen_one(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn round(sums: [f32; 4], _: f32) -> [f32; 4] {
+        sums
+    }
+}
+
+/// A byte lies where its bits stand for multiples of 2⁻¹³³, as below the least normal number all bits do, and so for the byte times that:
+/// no arithmetic, but one permutation.
+macro_rules! bytes {
+    ($($count:literal)*) => {$(
+        impl Scaled<$count> for u8 {
+            type Words = [u32; $count / 4];
+
+            const EXPONENT: i32 = -133;
+
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
+            fn widen(words: Self::Words) -> [f32; $count] {
+                cuda_std::array::from_fn(|i| f32::from_bits(byte_perm(words[i / 4], 0, 0x4044 + (i % 4 << 8) as u32)))
+            }
+
+            #[inline(always)]
+            fn widen_one(self) -> f32 {
+                f32::from_bits(u32::from(self) << 16)
+            }
+
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
+            fn round(sums: [f32; $count], scale: f32) -> Self::Words {
+                cuda_std::array::from_fn(|i| round_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j]), scale))
+            }
+        }
+    )*};
+}
+
+bytes!(4 16);
 
 /// The bytes of `word` that `selector` names, of the digits of [`byte_perm`], as a number; 4 stands for a byte of zeros, and 7 comes first.
 ///

@@ -416,12 +416,12 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
 
 /// [`round_to_bytes`](crate::bits::round_to_bytes)
 ///
-/// `(x + 1/2) / 256` is rounded down and clamped to 0 ..= 1, where NaN becomes 0; with 2¹⁵ on top of it the last bit stands
+/// `(scale x + 1/2) / 256` is rounded down and clamped to 0 ..= 1, where NaN becomes 0; with 2¹⁵ on top of it the last bit stands
 /// for 1 / 256, so that the lower bytes have the result, 256 for what was clamped to 1. Rounding down once or twice passes no
 /// multiple of 1 / 256, which are all floats. A multiplication of the second bytes by 255 makes 255 of each 256.
 #[inline(always)]
-pub fn round_to_bytes(values: [f32; 4]) -> u32 {
-    let [a, b, c, d] = values.map(|value| fixed_point::<8>(scale_saturated::<8>(value)));
+pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    let [a, b, c, d] = values.map(|value| fixed_point::<8>(scale_saturated::<8>(value, scale)));
     let (low, high) = (byte_perm(a, b, 0x5140), byte_perm(c, d, 0x5140));
     byte_perm(low, high, 0x7632)
         .wrapping_mul(255)
@@ -432,19 +432,19 @@ pub fn round_to_bytes(values: [f32; 4]) -> u32 {
 #[inline(always)]
 pub fn round_to_halves(values: [f32; 2]) -> u32 {
     let greatest = 1.0 - 1.0 / 65536.0;
-    let [a, b] = values.map(|value| fixed_point::<16>(scale_saturated::<16>(value).min(greatest)));
+    let [a, b] = values.map(|value| fixed_point::<16>(scale_saturated::<16>(value, 1.0).min(greatest)));
     byte_perm(a, b, 0x5410)
 }
 
-/// `(value + 1/2) / 2^BITS`, rounded down and clamped to 0 ..= 1; 0 for NaN.
+/// `(scale value + 1/2) / 2^BITS`, rounded down and clamped to 0 ..= 1; 0 for NaN.
 #[inline(always)]
-fn scale_saturated<const BITS: u32>(value: f32) -> f32 {
+fn scale_saturated<const BITS: u32>(value: f32, scale: f32) -> f32 {
     let scaled;
     // SAFETY: registers only.
     unsafe {
         asm!(
             "fma.rm.sat.f32 {0}, {1}, {2}, {3};",
-            out(reg32) scaled, in(reg32) value, in(reg32) power_of_two(-(BITS as i32)), in(reg32) power_of_two(-1 - BITS as i32),
+            out(reg32) scaled, in(reg32) value, in(reg32) scale * power_of_two(-(BITS as i32)), in(reg32) power_of_two(-1 - BITS as i32),
             options(pure, nomem, nostack, preserves_flags)
         );
     }

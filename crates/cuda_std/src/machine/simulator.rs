@@ -559,8 +559,8 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
 
 /// [`round_to_bytes`](crate::bits::round_to_bytes)
 #[cfg_attr(not(debug_assertions), inline)]
-pub fn round_to_bytes(values: [f32; 4]) -> u32 {
-    u32::from_le_bytes(values.map(|value| half_up(value) as u8))
+pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    u32::from_le_bytes(values.map(|value| half_up(value * scale) as u8))
 }
 
 /// [`round_to_halves`](crate::bits::round_to_halves)
