@@ -3,7 +3,7 @@
 //!
 //! A thread goes down a strip of the picture. Each row that it reads counts for three rows of results, of which it keeps the sums in
 //! registers; so each pixel is loaded once, but for those at a thread's and a strip's edges. A thread's columns lie side by side where
-//! rows begin at vectors ([`Together`]); else a warp's lanes have them in turn ([`Apart`]), so that its accesses are to neighbours,
+//! rows begin at vectors (`Together`); else a warp's lanes have them in turn (`Apart`), so that its accesses are to neighbours,
 //! wherever they begin. Sums are as in [`super::filter`].
 
 use cuda_std::hint;
@@ -33,7 +33,7 @@ const fn blocks(v: usize) -> usize {
 pub struct ScaledWeights {
     /// The weights.
     pub weights: [f32; 9],
-    /// What the sums of [scaled](Scaled) pixels times them are multiplied by, a power of two.
+    /// What the sums of scaled pixels times them are multiplied by, a power of two.
     pub scale: f32,
 }
 
