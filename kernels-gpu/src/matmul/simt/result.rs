@@ -4,7 +4,7 @@
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::{A_LEN, B_LEN, Block, MOST_ROWS, Place, SimtShape, rows, stages};
+use super::{A_LEN, B_LEN, Block, MOST_ROWS, Place, SimtShape, lane_place, rows, stages};
 use crate::matmul::gemm::Layout;
 use crate::matmul::stored::Stored;
 use crate::matmul::tiles::Tile;
@@ -75,15 +75,15 @@ impl<A: Layout, const C: usize> Block<'_, A, C> {
     /// write neighbours. From registers each instruction would write a quarter of many of the cache's sectors.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_words(&self, sums: &[[f32; C]; MOST_ROWS], tile: Tile, place: Place, warp: u32, result: &Stored<'_, f32>) {
-        let lane = thread::thread_idx_x() % 32;
+        let [row, column] = lane_place::<C>();
         // Behind the stages and their barriers.
         let memory = stages(C) * (A_LEN + B_LEN) + 4 * stages(C) + warp as usize * rows_len(C);
         // SAFETY: the warp's memory for eight rows.
         let memory = unsafe { self.stages.subarray_unchecked(memory, rows_len(C)) };
-        let to = (lane / 4) as usize * rows_pitch(C) + (lane % 4 * 4) as usize;
+        let to = row as usize * rows_pitch(C) + (column * 4) as usize;
         let first = Tile {
-            row: tile.row + place.row as u32 - lane / 4 * Self::ROWS_APART,
-            column: tile.column + place.column as u32 - lane % 4 * 4,
+            row: tile.row + place.row as u32 - row * Self::ROWS_APART,
+            column: tile.column + place.column as u32 - column * 4,
             ..tile
         };
         unroll!(8, i => {
