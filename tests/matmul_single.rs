@@ -248,6 +248,38 @@ fn views_of_any_strides() {
     }
 }
 
+/// Through the operations: operands that lie the other way are turned, by the launch that aligns what does not begin at multiples of 16
+/// bytes.
+#[test]
+fn operands_that_lie_the_other_way() {
+    let turned = |of: &Array3<f32>| of.clone().permuted_axes([0, 2, 1]);
+    for [m, n, k] in [[130, 150, 67], [35, 128, 96], [129, 68, 33]] {
+        let (a, b) = (stack((2, m, k), 5), stack((2, k, n), 6));
+        for device in devices() {
+            let stream = device.default_stream();
+            let upload = |of: &Array3<f32>| DeviceArray::from_ndarray(stream, of).unwrap();
+            let (x, y) = (upload(&a), upload(&b));
+            let (x_turned, y_turned) = (upload(&turned(&a)), upload(&turned(&b)));
+            let x_turned = x_turned.swap_axes(Axis(1), Axis(2)).unwrap();
+            let y_turned = y_turned.swap_axes(Axis(1), Axis(2)).unwrap();
+            for product in [
+                x.batched_matmul(&y_turned),
+                x_turned.batched_matmul(&y),
+                x_turned.batched_matmul(&y_turned),
+            ] {
+                let product = product.unwrap().to_ndarray().unwrap();
+                check(
+                    product.view(),
+                    a.view(),
+                    b.view(),
+                    PLAIN,
+                    &format!("{m} × {n} × {k}, turned"),
+                );
+            }
+        }
+    }
+}
+
 /// The last step along k is not filled up: a sum that underflowed to −0 stays that.
 #[test]
 fn negative_zero() {

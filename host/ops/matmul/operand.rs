@@ -83,7 +83,9 @@ pub(super) enum Mapping {
     Lying,
     /// In a copy of their lines, made by [`align_lines`].
     Aligned(LinesShape),
-    /// In another copy: there are gaps between the elements of a line.
+    /// In such a copy of lines of which neighbours have neighbouring elements.
+    Turned(LinesShape),
+    /// In another copy: there are gaps between the elements, whichever way.
     Copied,
 }
 
@@ -92,20 +94,22 @@ impl Mapping {
         if can_be_mapped(elements) {
             return Self::Lying;
         }
-        match elements.steps()[2] {
-            1 => lines(elements).map_or(Self::Copied, Self::Aligned),
+        match elements.steps()[..] {
+            [.., 1] => lines(elements).map_or(Self::Copied, Self::Aligned),
+            [.., 1, _] => lines(elements).map_or(Self::Copied, Self::Turned),
             _ => Self::Copied,
         }
     }
 
+    /// Whether [`align_lines`] copies them.
     pub(super) fn is_aligned(self) -> bool {
-        matches!(self, Self::Aligned(_))
+        matches!(self, Self::Aligned(_) | Self::Turned(_))
     }
 
     /// The lines that are aligned, if there are such.
     fn lines(self) -> LinesShape {
         match self {
-            Self::Aligned(lines) => lines,
+            Self::Aligned(lines) | Self::Turned(lines) => lines,
             Self::Lying | Self::Copied => LinesShape::default(),
         }
     }
@@ -122,12 +126,12 @@ fn lines(elements: &DeviceView<'_, f32, Ix3>) -> Option<LinesShape> {
         lines: lines as u32,
         of_product: of_product as u32,
         length: length as u32,
-        strides: [steps[0], steps[1]],
+        strides: [steps[0], steps[1], steps[2]],
     })
 }
 
 impl<'a> Mapped<'a, f32> {
-    /// Both operands of a product, so mapped. Lines that are not aligned are copied together, by one launch.
+    /// Both operands of a product, so mapped. What [`align_lines`] copies is copied together, by one launch.
     pub(super) fn both([a, b]: [DeviceView<'a, f32, Ix3>; 2], mappings: [Mapping; 2]) -> Result<[Self; 2]> {
         let [of_a, of_b] = mappings.map(Mapping::lines);
         if of_a.lines == 0 && of_b.lines == 0 {
@@ -139,9 +143,8 @@ impl<'a> Mapped<'a, f32> {
             let shape = [products, of.of_product, PIECE as u32 * of.pieces()].map(|length| length as usize);
             DeviceArray::<f32, _>::uninit(&stream, Dim(shape))
         };
-        let blocks = |of: LinesShape| (of.lines * of.pieces()).div_ceil(THREADS as u32);
         let (mut to_a, mut to_b) = (copy(of_a)?, copy(of_b)?);
-        let config = LaunchConfig::new(blocks(of_a) + blocks(of_b), THREADS as u32);
+        let config = LaunchConfig::new(of_a.blocks() + of_b.blocks(), THREADS as u32);
         let args = (
             Words::of(&a),
             Words::of(&b),
@@ -149,7 +152,7 @@ impl<'a> Mapped<'a, f32> {
             &mut to_b,
             of_a,
             of_b,
-            blocks(of_a),
+            of_a.blocks(),
         );
         // SAFETY: the kernel's contract: the shapes are those of the operands, and of the copies.
         unsafe { stream.launch_unchecked::<align_lines>(&config, args)? };

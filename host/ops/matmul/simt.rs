@@ -70,6 +70,9 @@ const ALIGN: usize = 13_000_000;
 /// The same for each of their elements.
 const ALIGN_ELEMENT: usize = 7;
 
+/// The same where neighbouring lines have neighbouring elements.
+const TURN_ELEMENT: usize = 9;
+
 /// Of how many parts of their time tiles of 64 × 128 take one more where the left operand lies along k.
 const ALONG_K: usize = 14;
 
@@ -190,15 +193,14 @@ impl<'a> Operands<'a> {
         let a_along_k = a(Ix3(batch(of.a), of.m, of.k), of.a);
         let lines_of_b = Ix3(batch(of.b), of.k, of.n);
         let b = with_mapping(product.b.laid_out(lines_of_b, vec![of.b[0], of.b[2], of.b[1]]));
-        let launch = if b.1.is_aligned() { COPY } else { COPY - ALIGN };
-        let turning = (COPY_ELEMENT - ALIGN_ELEMENT).saturating_mul(a_along_k.0.len());
+        let turning = (TURN_ELEMENT - ALIGN_ELEMENT).saturating_mul(a_along_k.0.len());
         let sums = of.batch.saturating_mul(of.m).saturating_mul(of.n);
         let all = sums.saturating_mul(of.k) / multiprocessors;
         Self {
             a: a(Ix3(batch(of.a), of.k, of.m), [of.a[0], of.a[2], of.a[1]]),
             a_along_k,
             b,
-            is_turned: all.saturating_mul(SIZES[1].element[1]) / ALONG_K > turning.saturating_add(launch),
+            is_turned: all.saturating_mul(SIZES[1].element[1]) / ALONG_K > turning,
         }
     }
 
@@ -207,8 +209,8 @@ impl<'a> Operands<'a> {
         columns < 16
             && match self.a_along_k.1 {
                 Mapping::Lying => self.a.1 != Mapping::Lying,
-                Mapping::Aligned(_) => self.a.1 == Mapping::Copied && (columns == 4 || !self.is_turned),
-                Mapping::Copied => false,
+                Mapping::Aligned(_) => self.a.1 != Mapping::Lying && (columns == 4 || !self.is_turned),
+                Mapping::Turned(_) | Mapping::Copied => false,
             }
     }
 
@@ -223,6 +225,7 @@ impl<'a> Operands<'a> {
         let cost = |(elements, mapping): &(DeviceView<'_, f32, Ix3>, Mapping)| match mapping {
             Mapping::Lying => 0,
             Mapping::Aligned(_) => elements.len().saturating_mul(ALIGN_ELEMENT),
+            Mapping::Turned(_) => elements.len().saturating_mul(TURN_ELEMENT),
             Mapping::Copied => elements.len().saturating_mul(COPY_ELEMENT).saturating_add(COPY),
         };
         let aligns = operands.iter().any(|(_, mapping)| mapping.is_aligned());
