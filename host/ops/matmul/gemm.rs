@@ -292,7 +292,7 @@ fn tile_costs<T: Tiled>() -> [TileCost; 3] {
 }
 
 /// Tiles of numbers of 4 bytes at a time, and what one costs, and a further one, as measured of `f32` on an H100.
-const MEASURED: [(usize, usize, usize); 3] = [(2, 660_000, 500_000), (4, 239_000, 146_000), (4, 110_000, 64_000)];
+const MEASURED: [(usize, usize, usize); 3] = [(2, 660_000, 500_000), (4, 239_000, 142_000), (4, 104_000, 58_000)];
 
 /// The size of tiles with which the products are done first, from large to small, and what they cost then, for each element of k.
 pub(super) fn best_size<T: Tiled>(shape: &GemmShape, multiprocessors: usize) -> (usize, usize) {
@@ -301,12 +301,30 @@ pub(super) fn best_size<T: Tiled>(shape: &GemmShape, multiprocessors: usize) -> 
     costs.min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
-/// What it costs to begin with tiles of each size of parts of k, and to add up their sums, in the unit of [`best_size`] times k: a
-/// launch, some 3 µs, for medium tiles 1.5 µs more.
-const LAUNCHES: [usize; 3] = [0, 27_000_000, 18_000_000];
+/// What products cost with their loads: one by one, where lines of numbers of 4 bytes begin anywhere, which takes an eighth longer.
+pub(super) fn with_loads(shape: &GemmShape, cost: usize) -> usize {
+    match (shape.n | shape.k) % 4 {
+        0 => cost,
+        _ => cost.saturating_add(cost / 8),
+    }
+}
 
-/// The same for each sum of a part, 8 bytes that are written and read.
-const ADDING: usize = 16;
+/// What it costs to begin and to end tiles of each size of parts of k, in the unit of [`best_size`] times k.
+const ENDS: [usize; 3] = [0, 9_000_000, 3_000_000];
+
+/// What it costs to add up the sums of so many parts, in the same unit times k: a launch, the results, and the sums of each part, which
+/// several threads share where there are more than eight.
+pub(super) fn adding(shape: &GemmShape, parts: usize) -> usize {
+    let of_part = if parts <= 8 { 3 } else { 15 };
+    let of_result = parts.saturating_mul(of_part).saturating_add(47);
+    let results = shape.m.saturating_mul(shape.n);
+    results.saturating_mul(of_result).saturating_add(12_000_000)
+}
+
+/// What a product may cost with k cut, where it costs so much without: a sum is no longer one chain, for which it saves a twentieth.
+pub(super) fn worth_a_cut(cost: usize) -> usize {
+    cost / 20 * 19
+}
 
 /// Into how many parts k is cut at most.
 const MOST_PARTS: usize = 64;
@@ -326,8 +344,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// How k is cut, so that each multiprocessor has as many tiles of parts as others; if that saves a tenth at least: a sum is no
-    /// longer one chain, which is to be worth it.
+    /// How k is cut, so that each multiprocessor has as many tiles of parts as others; if that is [worth it](worth_a_cut).
     pub(super) fn best<T: Tiled>(shape: &GemmShape, multiprocessors: usize) -> Option<Self> {
         let sizes = tile_costs::<T>();
         let tiles = sizes.map(|size| blocks(shape, size.tile));
@@ -345,15 +362,14 @@ impl Parts {
             let k = shape.k.div_ceil(parts).next_multiple_of(PART_STEP);
             let mut how = Self { size, k, cost: 0 };
             let batch = how.of(shape);
-            let sums = batch.batch.saturating_mul(shape.m).saturating_mul(shape.n);
-            let adding = sums.saturating_mul(ADDING).saturating_add(LAUNCHES[size]);
-            how.cost = sizes[size]
-                .of(&batch, multiprocessors)
-                .saturating_mul(k)
-                .saturating_add(adding);
+            let products = sizes[size].of(&batch, multiprocessors).saturating_mul(k);
+            let adding = adding(shape, batch.batch).saturating_add(ENDS[size]);
+            how.cost = with_loads(shape, products).saturating_add(adding);
             Some(how)
         });
-        plans.min_by_key(|how| how.cost).filter(|how| how.cost < whole / 10 * 9)
+        plans
+            .min_by_key(|how| how.cost)
+            .filter(|how| how.cost < worth_a_cut(whole))
     }
 
     /// The batch of parts.

@@ -11,7 +11,7 @@ use ndarray::{Dimension, Ix1, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Sums};
-use super::gemm::{self, Multiplication, best_size};
+use super::gemm::{self, Multiplication, best_size, worth_a_cut};
 use super::gemv::by_vector;
 use super::hopper::is_hopper;
 use super::operand::{Mapped, Mapping, coordinates};
@@ -29,9 +29,9 @@ use crate::view::DeviceView;
 struct Size {
     /// Of a thread's tile.
     columns: usize,
-    /// An element of a block's tile, where multiprocessors have several blocks at a time, and where they have one.
-    element: [usize; 2],
-    /// To begin and to end the tiles of whole products, beyond what the smallest take, in the same unit times k.
+    /// An element of a block's tile, where multiprocessors have one block at a time, two, and so on, as many as they hold.
+    element: &'static [usize],
+    /// To begin and to end tiles, beyond what the smallest take, in the same unit times k.
     ends: usize,
     /// To hand over the sums of a tile for each block, and to end one more, in the same unit times k.
     handing_over: usize,
@@ -40,19 +40,19 @@ struct Size {
 const SIZES: [Size; 3] = [
     Size {
         columns: 16,
-        element: [29, 29],
+        element: &[29],
         ends: 22_000_000,
         handing_over: 60_000_000,
     },
     Size {
         columns: 8,
-        element: [32, 36],
-        ends: 13_000_000,
-        handing_over: 29_000_000,
+        element: &[35, 31],
+        ends: 10_000_000,
+        handing_over: 20_000_000,
     },
     Size {
         columns: 4,
-        element: [42, 45],
+        element: &[43, 39, 38, 37],
         ends: 0,
         handing_over: 14_000_000,
     },
@@ -76,16 +76,11 @@ const TURN_ELEMENT: usize = 9;
 /// Of how many parts of their time tiles of 64 × 128 take one more where the left operand lies along k.
 const ALONG_K: usize = 14;
 
-/// What it costs to add up the sums of parts of k, in the same unit times k: a launch, some 3 µs, and, for each sum of a part, 8 bytes
-/// that are written and read.
-const ADDING: [usize; 2] = [18_000_000, 16];
-
 /// What the other kernel takes longer to begin and to end tiles of each size, from large to small, in the same unit times k.
 const ENDS_ELSEWHERE: [usize; 3] = [31_000_000, 16_000_000, 8_000_000];
 
-/// The part of its time by which it takes longer where lines of the operands or the result begin anywhere, and what it takes for each
-/// element of such a result, in the same unit times k.
-const UNALIGNED_ELSEWHERE: [usize; 2] = [10, 10];
+/// What it takes longer for each element of a result whose lines begin anywhere, in the same unit times k.
+const STORING_ELSEWHERE: usize = 10;
 
 /// Into how many parts k is cut at most.
 const MOST_PARTS: usize = 64;
@@ -136,38 +131,16 @@ fn in_parts<D: Dimension>(
     finish::finish_sums_into(sums, &product.shape, stream, out, finish)
 }
 
-/// What it costs to add up the sums of so many parts.
-fn adding(shape: &GemmShape, parts: usize) -> usize {
-    let [launch, sum] = ADDING;
-    let sums = parts.saturating_mul(shape.m).saturating_mul(shape.n);
-    sums.saturating_mul(sum).saturating_add(launch)
-}
-
 /// What the product costs by the other kernel, in the same unit times k.
 fn elsewhere(shape: &GemmShape, multiprocessors: usize) -> usize {
     let (size, cost) = best_size::<f32>(shape, multiprocessors);
-    let cost = cost.saturating_mul(shape.k);
-    let begins_anywhere = |length: usize| !length.is_multiple_of(4);
-    let [part, element] = UNALIGNED_ELSEWHERE;
-    let loading = if begins_anywhere(shape.n) || begins_anywhere(shape.k) {
-        cost / part
-    } else {
-        0
-    };
+    let cost = gemm::with_loads(shape, cost.saturating_mul(shape.k));
     let sums = shape.batch.saturating_mul(shape.m).saturating_mul(shape.n);
-    let storing = if begins_anywhere(shape.n) {
-        sums.saturating_mul(element)
-    } else {
-        0
+    let storing = match shape.n % 4 {
+        0 => 0,
+        _ => sums.saturating_mul(STORING_ELSEWHERE),
     };
-    [ENDS_ELSEWHERE[size], loading, storing]
-        .into_iter()
-        .fold(cost, usize::saturating_add)
-}
-
-/// What a product may cost with k cut, where it costs so much without: a sum is no longer one chain, which is to be worth it.
-fn worth_a_cut(cost: usize) -> usize {
-    cost / 10 * 9
+    cost.saturating_add(ENDS_ELSEWHERE[size]).saturating_add(storing)
 }
 
 /// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles. And
@@ -200,7 +173,7 @@ impl<'a> Operands<'a> {
             a: a(Ix3(batch(of.a), of.k, of.m), [of.a[0], of.a[2], of.a[1]]),
             a_along_k,
             b,
-            is_turned: all.saturating_mul(SIZES[1].element[1]) / ALONG_K > turning,
+            is_turned: all.saturating_mul(SIZES[1].element[0]) / ALONG_K > turning,
         }
     }
 
@@ -308,8 +281,7 @@ impl Plan {
     }
 
     /// The one with which the product is done first, where `copying` says what it costs to copy operands for tiles of so many columns
-    /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that saves a tenth at least,
-    /// since a sum is no longer one chain then.
+    /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that is [worth it](worth_a_cut).
     fn best(shape: &GemmShape, multiprocessors: usize, copying: impl Fn(usize) -> usize) -> Option<Self> {
         let elsewhere = elsewhere(shape, multiprocessors);
         let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
@@ -358,7 +330,7 @@ impl Plan {
         } = size;
         let (tiles, tile) = (tiles(shape, columns), [tile_m(columns), tile_n(columns)]);
         let steps = shape.k.div_ceil(tile_k(columns));
-        let at_a_time = move |blocks: usize| blocks * element[usize::from(blocks == 1)] * tile[0] * tile[1];
+        let at_a_time = move |blocks: usize| blocks * element[blocks.max(1) - 1] * tile[0] * tile[1];
         // Blocks are spread evenly. Which of them have a tile more than others, if they take several in turn, is another matter.
         let most = blocks(columns) * multiprocessors;
         let turns = match tiles.div_ceil(most) {
@@ -413,13 +385,16 @@ impl Plan {
             let plan = Self::of_size(&batch, size, multiprocessors).last()?;
             (parts > 1).then(|| Self {
                 parts,
-                cost: plan.cost.saturating_add(adding(&shape, parts)),
+                cost: plan
+                    .cost
+                    .saturating_add(gemm::adding(&shape, parts))
+                    .saturating_add(size.ends),
                 ..plan
             })
         })
     }
 
-    /// What another way, with k cut, may cost to be worth it: with k cut here no more, and else a tenth less.
+    /// What another way, with k cut, may cost to be worth it: with k cut here, too, as much.
     fn worth_a_cut(&self) -> usize {
         match self.parts {
             1 => worth_a_cut(self.cost),
