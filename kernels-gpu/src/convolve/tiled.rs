@@ -265,7 +265,7 @@ impl<T: MulAdd> Arguments<'_, T> {
 
         let (pitch_a, pitch_b) = (WM + V, WN + V);
         let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
-        let position = Position::of_thread::<SIDE>();
+        let position = Position::of_thread_in_order::<SIDE>();
         let mut sums = [[T::ZERO; TN]; TM];
         let mut a = from_a.load::<V, NA>(side);
         let mut b = from_b.load::<KMajor, T, WN, BK, V, NB, THREADS>(self.weights, depth);
@@ -303,7 +303,7 @@ impl<T: MulAdd> Arguments<'_, T> {
         places: Shared<u64>,
         [group, row, column]: [usize; 3],
     ) {
-        let position = Position::of_thread::<SIDE>();
+        let position = Position::of_thread_in_order::<SIDE>();
         let (shape, out) = (&self.shape, self.out);
         let (outputs, along) = (shape.outputs as usize, shape.out[4]);
         let strides = shape.out[0] | shape.out[1] | shape.out[2] | shape.out[3] | outputs;

@@ -32,6 +32,17 @@ impl Position {
         }
     }
 
+    /// The same with lanes one after another along the columns, for kernels whose code for [`of_thread`](Self::of_thread) spills.
+    #[inline(always)]
+    pub fn of_thread_in_order<const X: usize>() -> Self {
+        let t = thread::thread_idx_x() as usize;
+        let (warp, lane) = (t / 32, t % 32);
+        Self {
+            y: warp / (X / 8) * 4 + lane / 8,
+            x: warp % (X / 8) * 8 + lane % 8,
+        }
+    }
+
     /// The line of the block's tile that is line `i` of the tile of the thread which is at `at` of `SIDE`
     /// along that side.
     #[inline(always)]
