@@ -169,7 +169,7 @@ const fn b_bytes(registers: usize) -> usize {
 /// Bytes of what is stored, and of sums that the consumers exchange.
 const fn result_bytes(registers: usize) -> usize {
     match registers {
-        24 | 48 | 56 | 80 | 88 => across::result_bytes(registers),
+        24 | 48 | 56 | 80 | 88 | 104 => across::result_bytes(registers),
         _ => 4 * consumers(registers) * boxes(registers) * BOX_BYTES,
     }
 }
