@@ -5,9 +5,10 @@
 use std::fmt::Debug;
 
 use crate::common::{Number, assert_same, cases, rng, upload};
-use ndarray::{Array3, Axis};
+use ndarray::{Array2, Array3, Axis, Dimension, Ix2, array, s};
 use proptest::prelude::*;
 use test_reference::blur::{Outside, Pass, pass_f32, pass_f64};
+use warpsmith::DeviceArrayRef;
 use warpsmith::ops::{Border, Pixel};
 
 /// Rows, columns, and radii. Less than a warp, on both sides of it, and more than a strip (256 columns, 32 rows).
@@ -612,4 +613,82 @@ fn other_shapes_are_an_error() {
         .to_string();
     assert_eq!(error, format!("gaussian_blur: {text}"));
     assert_eq!(out.to_ndarray().unwrap(), kept);
+}
+
+/// A gray picture has no axis for its channel, or one of length 1: both give the same, however they lie.
+#[test]
+fn gray_pictures_need_no_axis_for_their_channel() {
+    fn same<T: TestPixel>(gray: &DeviceArrayRef<T, Ix2>, what: &str) {
+        let weights = array![[0.25f32, -1.5], [3.0, 0.5], [-0.125, 1.0]];
+        let picture = gray.insert_axis(Axis(2)).unwrap();
+        for border in borders::<T>() {
+            let wanted = picture.box_blur(2, border).unwrap();
+            let mut boxes = wanted.to_ndarray().unwrap();
+            assert_eq!(
+                gray.box_blur(2, border)
+                    .unwrap()
+                    .to_ndarray()
+                    .unwrap()
+                    .insert_axis(Axis(2)),
+                boxes,
+                "{what}"
+            );
+            boxes.swap_axes(0, 1);
+            // Into a view whose lines are the array's columns, with gaps.
+            let (rows, columns) = gray.raw_dim().into_pattern();
+            let mut out = upload(&Array2::from_elem((columns, 2 * rows), T::BEYOND));
+            let mut lines = out.slice_mut(s![.., ..;2]).unwrap().reversed_axes();
+            gray.box_blur_into(2, border, &mut lines).unwrap();
+            let out = out.to_ndarray().unwrap();
+            assert_eq!(out.slice(s![.., ..;2]), boxes.index_axis(Axis(2), 0), "{what}");
+            assert!(out.slice(s![.., 1..;2]).iter().all(|x| *x == T::BEYOND), "{what}");
+            let wanted = picture.gaussian_blur(0.4, border).unwrap().to_ndarray().unwrap();
+            let got = gray.gaussian_blur(0.4, border).unwrap().to_ndarray().unwrap();
+            assert_eq!(got.insert_axis(Axis(2)), wanted, "{what}");
+            if !matches!(border, Border::Mean) {
+                let wanted = picture.filter(&weights, border).unwrap().to_ndarray().unwrap();
+                let got = gray.filter(&weights, border).unwrap().to_ndarray().unwrap();
+                assert_eq!(got.insert_axis(Axis(2)), wanted, "{what}");
+            }
+        }
+    }
+    fn of_type<T: TestPixel>() {
+        let gray = upload(&noise::<T>(9, 14, 1, 5).index_axis_move(Axis(2), 0));
+        same(&gray, "an array");
+        same(&gray.t(), "transposed");
+        same(&gray.slice(s![..;-1, 1..;3]).unwrap(), "backwards, with gaps");
+    }
+    of_type::<u8>();
+    of_type::<u16>();
+    of_type::<f32>();
+    let color = upload(&noise::<u8>(9, 14, 3, 6));
+    let gray = color.grayscale().unwrap();
+    let wanted = gray.insert_axis(Axis(2)).unwrap().box_blur_3x3().unwrap();
+    let got = gray.box_blur_3x3().unwrap().to_ndarray().unwrap();
+    assert_eq!(got.insert_axis(Axis(2)), wanted.to_ndarray().unwrap());
+}
+
+#[test]
+fn gray_pictures_have_the_errors_of_their_shape() {
+    let picture = upload(&Array2::<u8>::zeros((3, 5)));
+    let error = picture.box_blur(4, Border::Clamp).unwrap_err().to_string();
+    let most = "wanted a radius of at most 3, for a picture of 3 rows and 5 columns";
+    assert_eq!(error, format!("box_blur: radius: given 4, {most}"));
+    let mut out = upload(&Array2::<u8>::zeros((5, 3)));
+    let error = picture
+        .gaussian_blur_into(0.5, Border::Clamp, &mut out)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "gaussian_blur: given shapes [3, 5] and [5, 3], wanted equal shapes"
+    );
+    for shape in [(0, 5), (5, 0), (0, 0)] {
+        let empty = upload(&Array2::<u8>::zeros(shape));
+        let shape = [shape.0, shape.1];
+        assert_eq!(empty.box_blur(1, Border::Mean).unwrap().shape(), shape);
+        assert_eq!(empty.box_blur_3x3().unwrap().shape(), shape);
+        assert_eq!(empty.gaussian_blur(1.0, Border::Clamp).unwrap().shape(), shape);
+        assert_eq!(empty.filter(&array![[1.0f32]], Border::Clamp).unwrap().shape(), shape);
+    }
 }

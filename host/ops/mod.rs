@@ -41,7 +41,7 @@ pub use convolve::{Convolution, Convolve, PaddingMode};
 pub use einsum::einsum;
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
-pub use image::{Border, Channels, Pixel, Weights};
+pub use image::{Border, Channels, PictureAxes, Pixel, Weights};
 pub use index::{Index, ScatterAdd};
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{

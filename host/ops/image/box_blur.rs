@@ -9,7 +9,7 @@ use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, resident_threads, stepping};
+use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius, resident_threads, stepping};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -155,9 +155,10 @@ fn check_input<T: Pixel>(
 }
 
 /// The box blur.
-impl<T: Pixel> DeviceArrayRef<T, Ix3> {
+impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it,
-    /// where `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
+    /// where `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels, or no
+    /// axis for them: gray.
     ///
     /// The time does not depend on the radius: a running sum along the rows, then one along the columns (M. J. McDonnell,
     /// "Box-filtering techniques", 1981). Of `n` numbers of `p` bytes, at least `2 n (p + s)` bytes are moved, with sums of
@@ -195,8 +196,8 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
-        check_input(self, radius, border)?;
+    pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<DeviceArray<T, D>> {
+        check_input(&*D::with_channels(self)?, radius, border)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
             self.box_blur_into(radius, border, out)
         })
@@ -207,28 +208,32 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// # Errors
     ///
     /// As [`box_blur`](Self::box_blur), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
-        check_input(self, radius, border)?;
+    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
+        let picture = &*D::with_channels(self)?;
+        check_input(picture, radius, border)?;
         self.fits("box_blur", out)?;
-        let picture = &*self.in_order()?;
-        out.write_in_order(self.stream(), &mut |out| match check(picture, radius, border, out)? {
-            Some(call) => T::launch_box_blur(call),
-            None => Ok(()),
-        })
+        let picture = &*picture.in_order()?;
+        D::with_channels_mut(out)?.write_in_order(
+            self.stream(),
+            &mut |out| match check(picture, radius, border, out)? {
+                Some(call) => T::launch_box_blur(call),
+                None => Ok(()),
+            },
+        )
     }
 }
 
 /// The 3 × 3 box blur of pictures of bytes.
-impl DeviceArrayRef<u8, Ix3> {
+impl<D: PictureAxes> DeviceArrayRef<u8, D> {
     /// The picture blurred by a 3 × 3 box: what [`box_blur`](Self::box_blur) gives for a radius of 1 and
-    /// [`Border::Mean`], in one pass, without an array for sums: each byte is read and written once. 1, 3 or 4 channels.
-    /// The mean is the real one, rounded to nearest, halves up.
+    /// [`Border::Mean`], in one pass, without an array for sums: each byte is read and written once. 1, 3 or 4 channels,
+    /// or no axis for them. The mean is the real one, rounded to nearest, halves up.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) for another number of channels, and those of an allocation and a launch.
-    pub fn box_blur_3x3(&self) -> Result<DeviceArray<u8, Ix3>> {
-        Channels::of("box_blur_3x3", self)?;
+    pub fn box_blur_3x3(&self) -> Result<DeviceArray<u8, D>> {
+        Channels::of("box_blur_3x3", &*D::with_channels(self)?)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.box_blur_3x3_into(out))
     }
 
@@ -237,14 +242,15 @@ impl DeviceArrayRef<u8, Ix3> {
     /// # Errors
     ///
     /// As [`box_blur_3x3`](Self::box_blur_3x3), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_3x3_into(&self, out: &mut DeviceArrayRef<u8, Ix3>) -> Result<()> {
-        let channels = Channels::of("box_blur_3x3", self)?;
+    pub fn box_blur_3x3_into(&self, out: &mut DeviceArrayRef<u8, D>) -> Result<()> {
+        let picture = &*D::with_channels(self)?;
+        let channels = Channels::of("box_blur_3x3", picture)?;
         self.fits("box_blur_3x3", out)?;
         if out.is_empty() {
             return Ok(());
         }
-        let picture = &*self.in_order()?;
-        out.write_in_order(self.stream(), &mut |out| match channels {
+        let picture = &*picture.in_order()?;
+        D::with_channels_mut(out)?.write_in_order(self.stream(), &mut |out| match channels {
             Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(picture, out),
             Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(picture, out),
             Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(picture, out),

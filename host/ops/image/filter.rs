@@ -8,7 +8,7 @@ use kernels_gpu::blur::filter_3x3::{Weights3x3, filter_3x3};
 use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, filter_3x3_lines};
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, resident_threads};
+use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius, resident_threads};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -158,9 +158,10 @@ fn check<T: Pixel, S: Data<Elem = f32>>(
 }
 
 /// Filters with weights of one's own.
-impl<T: Pixel> DeviceArrayRef<T, Ix3> {
+impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// The picture filtered by `weights`: each number becomes the sum of those of its channel around it, times the weights, where
-    /// `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
+    /// `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels, or no axis
+    /// for them: gray.
     ///
     /// `out[y, x] = Σ weights[i, j] · picture[y + i − ⌊rows / 2⌋, x + j − ⌊columns / 2⌋]`, as SciPy's `ndimage.correlate` and OpenCV's
     /// `filter2D`: the weights are not reversed.
@@ -197,8 +198,8 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         &self,
         weights: &ArrayBase<S, Ix2>,
         border: Border<T>,
-    ) -> Result<DeviceArray<T, Ix3>> {
-        check(self, weights, border)?;
+    ) -> Result<DeviceArray<T, D>> {
+        check(&*D::with_channels(self)?, weights, border)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
             self.filter_into(weights, border, out)
         })
@@ -213,16 +214,17 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         &self,
         weights: &ArrayBase<S, Ix2>,
         border: Border<T>,
-        out: &mut DeviceArrayRef<T, Ix3>,
+        out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let border = check(self, weights, border)?;
+        let picture = &*D::with_channels(self)?;
+        let border = check(picture, weights, border)?;
         self.fits(OPERATION, out)?;
         if self.is_empty() {
             return Ok(());
         }
-        let picture = &*self.in_order()?;
+        let picture = &*picture.in_order()?;
         let all: Vec<f32> = weights.iter().copied().collect();
-        out.write_in_order(self.stream(), &mut |out| match (
+        D::with_channels_mut(out)?.write_in_order(self.stream(), &mut |out| match (
             weights.dim(),
             picture.shape()[2],
             <[f32; 9]>::try_from(&all[..]),

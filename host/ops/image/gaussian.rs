@@ -5,7 +5,7 @@ use cuda_std::SliceMut;
 use kernels_gpu::blur::gaussian::{COLUMN_BLOCKS, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_BLOCKS, ROW_THREADS, row_tile};
 use ndarray::{Dimension, Ix3};
 
-use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
+use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -88,9 +88,10 @@ fn check<T: Pixel>(picture: &DeviceArrayRef<T, Ix3>, sigma: f64, border: Border<
 }
 
 /// The Gaussian blur.
-impl<T: Pixel> DeviceArrayRef<T, Ix3> {
+impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// The picture blurred by a Gaussian of standard deviation `sigma`, in pixels, where `border` says what lies beyond
-    /// the edges; of four channels, the last (alpha) is kept to the bit. 1, 3 or 4 channels.
+    /// the edges; of four channels, the last (alpha) is kept to the bit. 1, 3 or 4 channels, or no axis for
+    /// them: gray.
     ///
     /// The window has a radius of `r = ⌊4 sigma + ½⌋`, as SciPy's `gaussian_filter` does; its weights are computed in
     /// `f64`, add up to 1, and are rounded to `f32`. First the rows, then the columns: `fma(w[2r], x[i+r], … fma(w[1],
@@ -128,8 +129,8 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
-        check(self, sigma, border)?;
+    pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<DeviceArray<T, D>> {
+        check(&*D::with_channels(self)?, sigma, border)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
             self.gaussian_blur_into(sigma, border, out)
         })
@@ -140,39 +141,50 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// # Errors
     ///
     /// As [`gaussian_blur`](Self::gaussian_blur), and [`Error::Shape`] if the shapes differ.
-    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
-        let (kind, (border, constant)) = check(self, sigma, border)?;
+    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
+        let picture = &*D::with_channels(self)?;
+        let checked = check(picture, sigma, border)?;
         self.fits("gaussian_blur", out)?;
         if self.is_empty() {
             return Ok(());
         }
-        let stream = self.stream();
-        let (rows, columns, channels) = self.raw_dim().into_pattern();
-        let weights = stream.constant(&weights(sigma))?;
-        let mut between = DeviceArray::<f32, Ix3>::uninit(stream, self.raw_dim())?;
-        let tiles = columns.div_ceil(row_tile(channels));
-        let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
-        let blocks = (tiles as u32, rows.div_ceil(rows_each).min(MAX_GRID_Y) as u32);
-        let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
-        let picture = &*self.in_order()?;
-        let args = (picture, columns, rows, &weights, border, constant, &mut between);
-        match kind {
-            Channels::Gray => stream.launch::<T::GaussianRows1>(&config, args)?,
-            Channels::Rgb => stream.launch::<T::GaussianRows3>(&config, args)?,
-            Channels::Rgba => stream.launch::<T::GaussianRows4>(&config, args)?,
-        }
-        let row_len = columns * channels;
-        let across = row_len.div_ceil(COLUMN_THREADS);
-        let groups = each(across * rows.div_ceil(COLUMN_OUTPUTS), stream, COLUMN_BLOCKS);
-        let strip = Ord::max(groups * COLUMN_OUTPUTS, rows.div_ceil(MAX_GRID_Y));
-        let blocks = (across as u32, rows.div_ceil(strip) as u32);
-        let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
-        let has_alpha = u32::from(kind == Channels::Rgba);
-        out.write_in_order(stream, &mut |out| {
-            let args = (
-                &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
-            );
-            stream.launch::<T::GaussianColumns>(&config, args)
-        })
+        blur(picture, sigma, checked, &mut *D::with_channels_mut(out)?)
     }
+}
+
+/// Both passes, of a picture that has pixels.
+fn blur<T: Pixel>(
+    picture: &DeviceArrayRef<T, Ix3>,
+    sigma: f64,
+    (kind, (border, constant)): (Channels, (u32, T)),
+    out: &mut DeviceArrayRef<T, Ix3>,
+) -> Result<()> {
+    let stream = picture.stream();
+    let (rows, columns, channels) = picture.raw_dim().into_pattern();
+    let weights = stream.constant(&weights(sigma))?;
+    let mut between = DeviceArray::<f32, Ix3>::uninit(stream, picture.raw_dim())?;
+    let tiles = columns.div_ceil(row_tile(channels));
+    let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
+    let blocks = (tiles as u32, rows.div_ceil(rows_each).min(MAX_GRID_Y) as u32);
+    let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
+    let picture = &*picture.in_order()?;
+    let args = (picture, columns, rows, &weights, border, constant, &mut between);
+    match kind {
+        Channels::Gray => stream.launch::<T::GaussianRows1>(&config, args)?,
+        Channels::Rgb => stream.launch::<T::GaussianRows3>(&config, args)?,
+        Channels::Rgba => stream.launch::<T::GaussianRows4>(&config, args)?,
+    }
+    let row_len = columns * channels;
+    let across = row_len.div_ceil(COLUMN_THREADS);
+    let groups = each(across * rows.div_ceil(COLUMN_OUTPUTS), stream, COLUMN_BLOCKS);
+    let strip = Ord::max(groups * COLUMN_OUTPUTS, rows.div_ceil(MAX_GRID_Y));
+    let blocks = (across as u32, rows.div_ceil(strip) as u32);
+    let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
+    let has_alpha = u32::from(kind == Channels::Rgba);
+    out.write_in_order(stream, &mut |out| {
+        let args = (
+            &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
+        );
+        stream.launch::<T::GaussianColumns>(&config, args)
+    })
 }

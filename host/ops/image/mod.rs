@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pictures: arrays of `u8`, `u16` or `f32` with the axes row, column, channel, as the crate `image` and NumPy lay them
-//! out.
+//! out; of one channel without an axis for it, too.
 
+mod axes;
 mod border;
 mod box_blur;
 mod filter;
@@ -9,6 +10,7 @@ mod gaussian;
 mod grayscale;
 mod pixel;
 
+pub use axes::PictureAxes;
 pub use border::Border;
 pub use grayscale::Weights;
 pub use pixel::Pixel;
