@@ -11,7 +11,8 @@ use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 
-/// The element types whose values can be counted: `u8`, `u16`, `i32`, `u32`.
+/// The element types whose values can be counted: `u8`, `u16`, `i32`, `u32`. Integers of 64 bits, as
+/// [`argmin_axis`](DeviceArrayRef::argmin_axis) gives them, are [cast](DeviceArrayRef::cast_saturating) to `u32` before.
 pub trait Bincount: Histogram + CountValues {}
 
 impl Bincount for u8 {}

@@ -134,7 +134,8 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
         along_axis_into::<Max, T, D>("max_axis_into", self, axis, Wants::One, out)
     }
 
-    /// The means along an axis, as [`mean`](Self::mean) of each lane; the result has one axis less.
+    /// The means along an axis, as [`mean`](Self::mean) of each lane; the result has one axis less. Along several, whose number is
+    /// known at run time only: [`mean_axes`](Self::mean_axes).
     ///
     /// # Errors
     ///
@@ -202,12 +203,32 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     }
 
     /// The positions of the smallest elements along an axis, as [`argmin`](Self::argmin) of each lane; the result has
-    /// one axis less.
+    /// one axis less. For [`bincount`](Self::bincount) they are cast to `u32`, in which positions in fewer than 2^32 elements are.
     ///
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, [`Error::Empty`](crate::Error::Empty) if it has
     /// length 0, and those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// How many points are nearest to each of three centres:
+    ///
+    /// ```
+    /// # use ndarray::{Axis, array};
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let distances = array![[0.5f32, 2.0, 9.0], [3.0, 0.1, 4.0], [0.2, 0.9, 7.0]];
+    /// let distances = DeviceArray::from_ndarray(device.default_stream(), &distances)?;
+    /// let nearest = distances.argmin_axis(Axis(1))?;
+    /// assert_eq!(nearest.to_ndarray()?, array![0, 1, 0]);
+    /// let mut points = DeviceArray::zeros(device.default_stream(), 3)?;
+    /// nearest.cast::<u32>()?.bincount_into(&mut points)?;
+    /// assert_eq!(points.to_ndarray()?, array![2, 1, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn argmin_axis(&self, axis: Axis) -> Result<DeviceArray<u64, D::Smaller>> {
         along_axis::<ArgMin, T, D>("argmin_axis", self, axis, Wants::OneIndexed)
     }
@@ -223,7 +244,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     }
 
     /// The positions of the largest elements along an axis, as [`argmax`](Self::argmax) of each lane; the result has
-    /// one axis less.
+    /// one axis less. They are counted as those of [`argmin_axis`](Self::argmin_axis).
     ///
     /// # Errors
     ///
