@@ -13,7 +13,7 @@ use std::sync::{Barrier, OnceLock};
 use cuda_std::launch::Kernel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, array};
-use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, Module, PtxModules, Stream};
+use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, Module, PtxModules, Stream, expr};
 
 #[cfg(feature = "cudarc")]
 #[path = "driver/cudarc.rs"]
@@ -487,7 +487,13 @@ fn a_foreign_context_stays_current() {
     assert_eq!(said, "kept");
 }
 
-/// Nobody takes the place of a kernel, and nobody is launched in the place of another.
+/// What no package has PTX of.
+#[device_fn]
+pub fn unregistered(x: f32) -> f32 {
+    x + 1.0
+}
+
+/// Nobody takes the place of a kernel, and nobody is launched in the place of another; nor is a function that is not there.
 fn registration(device: Device) -> String {
     let stale = modules(1);
     device.register_kernels(stale).unwrap();
@@ -510,6 +516,16 @@ fn registration(device: Device) -> String {
         matches!(error, Error::SignatureMismatch { kernel: "second", .. }),
         "{error}"
     );
+    let x = DeviceArray::from_ndarray(stream, &array![1.0f32]).unwrap();
+    let error = expr::call::<unregistered, _>((&x,)).eval().unwrap_err();
+    let is_missing = matches!(
+        error,
+        Error::NoModule {
+            kernel: "unregistered",
+            ..
+        }
+    );
+    assert!(is_missing, "{error}");
     "refused".into()
 }
 

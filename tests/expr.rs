@@ -3,6 +3,7 @@
 
 mod layouts;
 mod odd;
+mod own;
 
 use cuda_std::Float;
 use cuda_std::float::narrow;

@@ -9,6 +9,7 @@ mod cooperative;
 mod counters;
 mod epilogues;
 mod floats;
+mod functions;
 mod memory;
 mod operators;
 mod random;

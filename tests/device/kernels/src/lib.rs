@@ -13,6 +13,7 @@ pub mod counters;
 pub mod epilogues;
 pub mod faults;
 pub mod floats;
+pub mod functions;
 pub mod memory;
 pub mod operators;
 pub mod random;
