@@ -36,7 +36,8 @@ pub fn blend(x: u8, y: u8, share: i32, is_seen: bool) -> f32 {
 /// A damped wave, longer than what is put in place, by functions of the device library.
 #[device_fn]
 pub fn wave(x: f64, damping: f64) -> f64 {
-    x.sin() * (-damping * x.abs()).exp() + (1.0 + x * x).ln().tanh()
+    // By the trait's name: on the host `x.sin()` of an `f64` is that of `std`, which has other last bits.
+    Float::sin(x) * Float::exp(-damping * x.abs()) + Float::tanh(Float::ln(1.0 + x * x))
 }
 
 /// Twice a number of 16 bits, whose product is rounded.
