@@ -360,8 +360,9 @@ pub(in crate::expr) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) 
         Some(_) => lengths[1..lengths.len() - 1].iter().product(),
     };
     let most = ptx::MOST.checked_div(counted).map_or(usize::MAX, |most| most.max(1));
-    // Parts of whole tiles have whole tiles.
-    let most = match program.has_turned() && lengths.len() == 2 {
+    // Parts of whole tiles have whole tiles, and others begin with a vector.
+    let of_tiles = program.has_turned() && program.transposed == Some(0);
+    let most = match of_tiles || program.ragged {
         true => most - most % ptx::TILE_ROWS,
         false => most,
     };
@@ -485,6 +486,20 @@ mod tests {
             let rows: usize = pieces.iter().map(|piece| piece.lengths[0]).sum();
             assert_eq!((rows, pieces.len() > 1), (lowered.lengths[0], true));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn parts_of_ragged_programs_begin_with_a_vector() -> Result<()> {
+        let device = Device::simulator();
+        let x = DeviceArray::<f32, Ix2>::zeros(device.default_stream(), (193, 33))?;
+        let turned = x.t();
+        let root = turned.expr().part.expect("a table");
+        let mut lowered = lower(&[root], &[33, 193], &[0]);
+        assert!(lowered.program.ragged);
+        lowered.lengths = vec![1 << 23, 193];
+        let pieces = pieces(&lowered, &[0]);
+        assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.outputs[0].is_multiple_of(16)));
         Ok(())
     }
 

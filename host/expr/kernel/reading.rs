@@ -136,6 +136,8 @@ pub(in crate::expr) unsafe fn apply(
     let mut lowered = without_arrays(lowered);
     // The text is one for all: the reader has its own threads.
     lowered.program.vectors = Vectors::Any;
+    lowered.program.transposed = None;
+    lowered.program.ragged = false;
     lowered.program.streamed = Vec::new();
     lowered.program.either_way = false;
     let reading = Reading { lowered };

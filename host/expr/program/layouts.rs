@@ -4,6 +4,7 @@
 use cuda_std::scalar::ScalarType;
 
 use super::{Input, Layout, Program, Value};
+use crate::expr::plan::run::dense;
 use crate::expr::ptx;
 
 /// How elements with these strides lie.
@@ -16,24 +17,44 @@ pub(super) fn layout(strides: &[isize]) -> Layout {
     }
 }
 
-/// Whether elements that share a sector of memory are neighbours along the last axis but one, and those along the last are
-/// farther apart.
-pub(super) fn is_transposed(input: &Input, strides: &[isize]) -> bool {
-    match *strides {
-        [.., row, column] if input.layout == Layout::Strided => {
-            let [row, column] = [row, column].map(isize::unsigned_abs);
-            (1..column).contains(&row) && row * input.ty.bytes() < ptx::SECTOR
-        }
-        _ => false,
-    }
+/// The axis along which elements of an input share a sector of memory, where those along the last axis are farther apart.
+pub(super) fn neighbours(inputs: &[Input], lengths: &[usize], strides: &[Vec<isize>]) -> Option<u8> {
+    let all = inputs.iter().zip(strides);
+    let axes = all.filter_map(|(input, strides)| neighbours_of(input, lengths, strides));
+    axes.max().map(|axis| axis as u8)
 }
 
-/// Has inputs read by vectors along the last axis but one, if they lie so, as many as a block has shared memory for.
+fn neighbours_of(input: &Input, lengths: &[usize], strides: &[isize]) -> Option<usize> {
+    let [ref outer @ .., column] = *strides else {
+        return None;
+    };
+    let column = column.unsigned_abs();
+    let is_near = |&axis: &usize| {
+        let stride = outer[axis].unsigned_abs();
+        (1..column).contains(&stride) && stride * input.ty.bytes() < ptx::SECTOR
+    };
+    if input.layout != Layout::Strided {
+        return None;
+    }
+    let last = outer.len().checked_sub(1)?;
+    if is_near(&last) {
+        return Some(last);
+    }
+    // What is stored is apart then, too: pieces of rows, which are to be whole sectors.
+    let is_apart = column * input.ty.bytes() >= ptx::SECTOR && lengths[outer.len()] * input.ty.bytes() >= ptx::SECTOR;
+    let near = (0..last).filter(is_near);
+    near.min_by_key(|&axis| outer[axis].unsigned_abs()).filter(|_| is_apart)
+}
+
+/// Has inputs read by vectors along the axis that the program is transposed along, if they lie so, as many as a block has shared
+/// memory for.
 pub(super) fn turn(program: &mut Program, inputs: &[u64], strides: &[Vec<isize>]) {
+    let Some(along) = program.transposed.map(usize::from) else {
+        return;
+    };
     let vector = ptx::vector_len(program);
     let all = program.inputs.iter_mut().zip(inputs).zip(strides);
     let turned = all.filter(|((input, address), strides)| {
-        let along = strides.len() - 2;
         let others = strides.iter().enumerate().filter(|(axis, _)| *axis != along);
         let mut others = others.map(|(_, stride)| stride.unsigned_abs());
         input.layout == Layout::Strided
@@ -47,28 +68,46 @@ pub(super) fn turn(program: &mut Program, inputs: &[u64], strides: &[Vec<isize>]
         .for_each(|((input, _), _)| input.layout = Layout::Turned);
 }
 
-/// [`Program::aligned`]
-pub(super) fn are_aligned(
-    program: &Program,
-    inputs: &[u64],
-    outputs: &[u64],
-    lengths: &[usize],
-    strides: &[Vec<isize>],
-) -> bool {
+/// Says whether the program is [aligned](Program::aligned) or [ragged](Program::ragged), and which inputs are
+/// [off](Layout::Offset) the vectors.
+pub(super) fn align(program: &mut Program, inputs: &[u64], outputs: &[u64], lengths: &[usize], strides: &[Vec<isize>]) {
     let (vector, along) = (ptx::vector_len(program), ptx::row_multiple(program));
     let begins = |address: u64, ty: ScalarType| address.is_multiple_of((vector * ty.bytes()) as u64);
-    let is_whole = |(input, (&address, strides)): (&Input, (&u64, &Vec<isize>))| {
-        let outer = &strides[..strides.len() - 1];
-        input.layout != Layout::Rows
-            || begins(address, input.ty) && outer.iter().all(|stride| stride.unsigned_abs().is_multiple_of(vector))
-    };
-    let rows_are_whole = lengths.len() == 1 || lengths[lengths.len() - 1].is_multiple_of(along);
     let ty = |&value: &Value| program.types[usize::from(value)];
     let stored = outputs.iter().zip(program.outputs.iter().map(ty)).enumerate();
     let mut by_vectors = stored.filter(|(output, _)| !program.is_alone(*output));
-    rows_are_whole
-        && program.inputs.iter().zip(inputs.iter().zip(strides)).all(is_whole)
-        && by_vectors.all(|(_, (&address, ty))| begins(address, ty))
+    if !by_vectors.all(|(_, (&address, ty))| begins(address, ty)) {
+        return;
+    }
+    let rows_are_whole = lengths.len() == 1 || lengths[lengths.len() - 1].is_multiple_of(along);
+    let dense = dense(lengths);
+    // Vectors of the outputs are vectors of the input, too.
+    let is_off = |(input, (&address, strides)): (&Input, (&u64, &Vec<isize>))| {
+        let mut outer = strides.iter().zip(&dense).take(lengths.len() - 1);
+        let is_vector = |(stride, dense): (&isize, &isize)| (stride - dense).unsigned_abs().is_multiple_of(vector);
+        input.layout == Layout::Rows && !(begins(address, input.ty) && outer.all(is_vector))
+    };
+    let off: Vec<bool> = program
+        .inputs
+        .iter()
+        .zip(inputs.iter().zip(strides))
+        .map(is_off)
+        .collect();
+    if rows_are_whole && !off.contains(&true) {
+        program.aligned = true;
+        return;
+    }
+    lie(program, &off, Layout::Offset);
+    match ptx::goes_by_vectors(program, vector, lengths) {
+        true => (program.aligned, program.ragged) = (rows_are_whole, !rows_are_whole),
+        false => lie(program, &off, Layout::Rows),
+    }
+}
+
+/// Has those inputs lie so.
+fn lie(program: &mut Program, those: &[bool], layout: Layout) {
+    let inputs = program.inputs.iter_mut().zip(those).filter(|(_, is_one)| **is_one);
+    inputs.for_each(|(input, _)| input.layout = layout);
 }
 
 #[cfg(test)]
@@ -88,7 +127,12 @@ mod tests {
         let device = Device::simulator();
         let zeros = |shape: [usize; 3]| DeviceArray::<f32, _>::zeros(device.default_stream(), shape);
         let (x, y) = (zeros([4, 40, 50])?, zeros([4, 50, 40])?);
-        let is_transposed = |part: Arc<Node<'_>>| lower(&[Arc::clone(&part)], &part.shape, &[0]).program.transposed;
+        let is_transposed = |part: Arc<Node<'_>>| {
+            lower(&[Arc::clone(&part)], &part.shape, &[0])
+                .program
+                .transposed
+                .is_some()
+        };
         let plain = (x.expr() + &x).part.expect("one shape");
         assert!(!is_transposed(plain));
         let turned = y.view().permuted_axes([0, 2, 1])?;
@@ -113,6 +157,54 @@ mod tests {
                 view.strides()
             );
         }
+        Ok(())
+    }
+
+    /// The axis along which programs are transposed, whether they are ragged, and how their two inputs lie.
+    fn lies(part: crate::expr::graph::Part<'_>) -> (Option<u8>, bool, bool, Vec<Layout>) {
+        let part = part.expect("one shape");
+        let program = lower(&[Arc::clone(&part)], &part.shape, &[1 << 20]).program;
+        let layouts = program.inputs.iter().map(|input| input.layout).collect();
+        (program.transposed, program.aligned, program.ragged, layouts)
+    }
+
+    /// By any axis, of which tiles have rows, if pieces of rows are whole sectors.
+    #[test]
+    fn programs_are_transposed_along_any_axis() -> crate::Result<()> {
+        use Layout::{Rows, Strided, Turned};
+        let device = Device::simulator();
+        let zeros = |shape: [usize; 3]| DeviceArray::<f32, _>::zeros(device.default_stream(), shape);
+        for (shape, wanted) in [
+            ([64, 5, 64], (Some(0), true, false, vec![Rows, Turned])),
+            ([9, 5, 12], (Some(0), true, false, vec![Rows, Strided])),
+            ([9, 5, 193], (Some(0), false, true, vec![Rows, Strided])),
+            ([9, 5, 9], (Some(0), false, false, vec![Rows, Strided])),
+            ([9, 5, 4], (None, true, false, vec![Rows, Strided])),
+        ] {
+            let x = zeros(shape)?;
+            let y = zeros([shape[2], shape[1], shape[0]])?;
+            let turned = y.view().reversed_axes();
+            assert_eq!(lies((x.expr() + &turned).part), wanted, "{shape:?}");
+        }
+        Ok(())
+    }
+
+    /// Inputs that have vectors elsewhere than the outputs are read element by element, where that is worth it.
+    #[test]
+    fn inputs_are_off_the_vectors_of_outputs() -> crate::Result<()> {
+        use Layout::{Offset, Rows};
+        let device = Device::simulator();
+        let bytes = DeviceArray::<u8, _>::zeros(device.default_stream(), [10, 100])?;
+        let (one, other) = (
+            bytes.slice(s![.., 1..81])?,
+            DeviceArray::<u8, _>::zeros(device.default_stream(), [10, 80])?,
+        );
+        let wanted = (None, true, false, vec![Offset, Rows]);
+        assert_eq!(lies((one.expr() + &other).part), wanted);
+        let words = DeviceArray::<f32, _>::zeros(device.default_stream(), 100)?;
+        let (one, other) = (words.slice(s![1..81])?, words.slice(s![..80])?);
+        let wanted = (None, false, false, vec![Rows, Rows]);
+        assert_eq!(lies((one.expr() + &other).part), wanted);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
-use super::layouts::{are_aligned, is_transposed, layout, turn};
+use super::layouts::{align, layout, neighbours, turn};
 use super::streamed::cache;
 use super::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value, Words};
 use crate::backend::DeviceFnInfo;
@@ -515,11 +515,12 @@ impl<'s, 'a> Steps<'s, 'a> {
             input.layout = layout(strides);
         }
         program.axes = lengths.len() as u8;
-        program.transposed = program.reduce.is_none()
-            && (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
+        if program.reduce.is_none() {
+            program.transposed = neighbours(&program.inputs, &lengths, &strides);
+        }
         let inputs: Vec<u64> = arrays.iter().map(|array| array.first_address()).collect();
-        program.aligned = are_aligned(&program, &inputs, outputs, &lengths, &strides);
-        if program.transposed && ptx::has_tiles(&program, &lengths) {
+        align(&mut program, &inputs, outputs, &lengths, &strides);
+        if ptx::has_tiles(&program, &lengths) {
             turn(&mut program, &inputs, &strides);
         }
         let later = scalars.iter().enumerate().filter_map(|(at, number)| match number {

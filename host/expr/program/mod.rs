@@ -49,11 +49,13 @@ pub(crate) enum Layout {
     Single,
     /// Side by side along the last axis, at any distances along the others.
     Rows,
+    /// As [`Rows`](Self::Rows), but vectors of the outputs' are no vectors of its, so that it is read element by element.
+    Offset,
     /// The same element all along the last axis.
     Columns,
     /// At any distances along all axes.
     Strided,
-    /// Side by side along the last axis but one, in an aligned program whose elements are whole
+    /// Side by side along the axis that the program is [transposed](Program::transposed) along, in an aligned program whose elements are whole
     /// [tiles](crate::expr::ptx::has_tiles), of which threads bring each other what they have loaded.
     Turned,
 }
@@ -78,9 +80,12 @@ pub(crate) struct Program {
     /// Whether vectors of [`vector_len`](crate::expr::ptx::vector_len) elements begin at multiples of their size in all arrays that
     /// lie in rows, the outputs too, and rows are as many vectors.
     pub aligned: bool,
-    /// Whether an input has its neighbours along the last axis but one, and threads share the elements by tiles of several rows,
-    /// so that they find neighbours of that input too.
-    pub transposed: bool,
+    /// Whether vectors begin at multiples of their size in the outputs and in arrays that lie in rows, but rows do not begin with
+    /// a vector. Such a program is transposed.
+    pub ragged: bool,
+    /// The axis, not the last, along which an input has its neighbours: threads share the elements by tiles of several rows that
+    /// are neighbours along that axis, so that they find neighbours of that input too.
+    pub transposed: Option<u8>,
     /// How many vectors each thread has, where that is known of all of them.
     pub vectors: Vectors,
     pub inputs: Vec<Input>,

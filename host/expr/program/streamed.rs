@@ -38,7 +38,7 @@ impl Lowered<'_> {
     fn streamed(&self) -> Vec<u16> {
         let program = &self.program;
         let least = CACHES * self.cache;
-        if self.cache == 0 || program.transposed || self.read() < least {
+        if self.cache == 0 || program.transposed.is_some() || self.read() < least {
             return Vec::new();
         }
         let calls = program.steps.iter().filter(|step| matches!(step, Step::Call(..)));

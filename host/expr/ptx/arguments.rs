@@ -45,6 +45,9 @@ pub(in crate::expr) const TILE_ROWS: usize = 1 << VECTORS_HEIGHT_LOG2;
 /// bytes.
 pub(super) const TURNED_VECTORS_LOG2: u32 = 4;
 
+/// The least vectors in a row of a [ragged](Program::ragged) program, where rows follow one another in the outputs, and else.
+const LEAST_RAGGED: [usize; 2] = [48, 4];
+
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
 const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
 
@@ -118,24 +121,58 @@ pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors 
     }
 }
 
+/// Whether a program calls few functions.
+fn has_few_calls(program: &Program) -> bool {
+    const MOST: usize = 16;
+    let calls = program.steps.iter().filter(|step| matches!(step, Step::Call(..)));
+    calls.count() <= MOST
+}
+
 /// Whether the elements along these axes are whole tiles of vectors of four, none of which has rows of two matrices, and a thread
 /// of a block that has as many threads as there can be has enough registers for them.
 pub(in crate::expr) fn has_tiles(program: &Program, lengths: &[usize]) -> bool {
-    const MOST_CALLS: usize = 16;
-    let [.., rows, columns] = *lengths else { return false };
-    let calls = program.steps.iter().filter(|step| matches!(step, Step::Call(..)));
+    let Some(along) = program.transposed.map(usize::from) else {
+        return false;
+    };
+    let (rows, columns) = (lengths[along], lengths[lengths.len() - 1]);
     program.aligned
-        && calls.count() <= MOST_CALLS
+        && has_few_calls(program)
         && vector_len(program) == SPREAD
         && columns.is_multiple_of(SPREAD << TURNED_VECTORS_LOG2)
         && rows.is_multiple_of(TILE_ROWS)
         && rows * columns > 0
-        && columns <= MOST / TILE_ROWS
+        && lengths[along + 1..].iter().product::<usize>() <= MOST / TILE_ROWS
+}
+
+/// Whether a program goes by vectors of so many elements, as its outputs have them, where rows do not begin with a vector, or where
+/// inputs are [off](Layout::Offset) them.
+pub(in crate::expr) fn goes_by_vectors(program: &Program, vector: usize, lengths: &[usize]) -> bool {
+    let columns = lengths[lengths.len() - 1];
+    let rows_are_whole = is_flat(program) || columns.is_multiple_of(vector);
+    let is_worth = match (rows_are_whole, program.transposed) {
+        (true, None) => vector > SPREAD && !is_flat(program),
+        (true, Some(_)) => vector > 1,
+        (false, None) => false,
+        // The code is there twice, and parts of the first axis are to begin with a vector.
+        (false, Some(_)) => {
+            let least = LEAST_RAGGED[usize::from(!axes_of_rows(program).is_sorted())];
+            let has_parts = lengths[1..].iter().product::<usize>() <= MOST / TILE_ROWS;
+            vector > 1 && columns >= least * vector && has_few_calls(program) && has_parts
+        }
+    };
+    program.reduce.is_none() && vector_len(program) == vector && is_worth
+}
+
+/// The axes of a row's number: all but the last, behind the others that along which the program is transposed.
+pub(super) fn axes_of_rows(program: &Program) -> Vec<usize> {
+    let outer = 0..usize::from(program.axes) - 1;
+    let along = program.transposed.map(usize::from);
+    outer.filter(|axis| Some(*axis) != along).chain(along).collect()
 }
 
 /// Threads of a block, where nothing is reduced.
 pub(super) fn threads(program: &Program) -> u32 {
-    match program.transposed && program.aligned {
+    match program.transposed.is_some() && (program.aligned || program.ragged) {
         true if program.has_turned() => 1 << (TURNED_VECTORS_LOG2 + VECTORS_HEIGHT_LOG2),
         true => THREADS_OF_TILE,
         false if program.by_words => THREADS_BY_WORDS,
@@ -168,8 +205,11 @@ pub(super) struct Block {
     pub height_log2: usize,
     /// Extents: the vectors, groups or tiles of a row.
     pub groups: usize,
-    /// Extents: the axes between the first and the last.
+    /// Extents: of the [axes of a row's number](axes_of_rows) all but the first.
     middle: usize,
+    /// Where rows are counted otherwise than in C order, how many elements of the outputs are between neighbours along each of
+    /// their axes: u32.
+    of_rows: Option<usize>,
     /// Of reductions.
     pub reduce: ReduceBlock,
     /// Of streamed inputs: the first of the blocks that [give priorities back](super::stream): u32.
@@ -210,7 +250,7 @@ impl Block {
             strides.push(size);
             size += 8 * match input.layout {
                 Layout::Single => 0,
-                Layout::Rows | Layout::Columns => outer,
+                Layout::Rows | Layout::Offset | Layout::Columns => outer,
                 Layout::Strided | Layout::Turned => outer + 1,
             };
         }
@@ -223,6 +263,8 @@ impl Block {
         let [length, part_len, parts, first_part] = [(); 4].map(|()| next(words));
         let groups = next(if outer == 0 { 0 } else { EXTENT });
         let middle = next(EXTENT * outer.saturating_sub(1));
+        let is_reordered = !axes_of_rows(program).is_sorted();
+        let of_rows = is_reordered.then(|| next((4 * outer).next_multiple_of(8)));
         let first = next(8);
         let start = next(2 * words);
         let last_blocks = next(if program.streamed.is_empty() { 0 } else { 8 });
@@ -241,6 +283,7 @@ impl Block {
             height_log2,
             groups,
             middle,
+            of_rows,
             first,
             reduce: ReduceBlock {
                 start,
@@ -277,9 +320,14 @@ impl Block {
         self.strides[input] + 8 * axis
     }
 
-    /// The extent of an axis between the first and the last.
-    pub(super) fn middle(&self, axis: usize) -> usize {
-        self.middle + EXTENT * (axis - 1)
+    /// The extent of one of the [axes of a row's number](axes_of_rows), but for the first.
+    pub(super) fn middle(&self, number: usize) -> usize {
+        self.middle + EXTENT * (number - 1)
+    }
+
+    /// The elements of the outputs between neighbours along an axis of rows, where these are counted otherwise than in C order.
+    pub(super) fn of_rows(&self, axis: usize) -> Option<usize> {
+        self.of_rows.map(|at| at + 4 * axis)
     }
 }
 
@@ -306,12 +354,11 @@ impl Shares {
         // Without elements there are no rows, which the kernel looks at.
         let rows: usize = if columns == 0 { 0 } else { outer.iter().product() };
         assert!(rows * columns <= MOST, "a launch has at most {MOST} elements");
-        let (flat, aligned, transposed) = (is_flat(program), program.aligned, program.transposed);
+        let (flat, aligned, transposed) = (is_flat(program), program.aligned, program.transposed.is_some());
         assert!(!(flat && transposed), "one row has no tiles");
-        let len = if aligned {
-            vector_len(program)
-        } else {
-            spread_len(program)
+        let len = match aligned || program.ragged {
+            true => vector_len(program),
+            false => spread_len(program),
         };
         let rest = if aligned { columns % len } else { 0 };
         assert!(flat || rest == 0, "rows of aligned programs are whole vectors");
@@ -319,12 +366,19 @@ impl Shares {
             (true, false) => 0,
             (true, true) if program.has_turned() => TURNED_VECTORS_LOG2,
             (true, true) => lanes(columns, len, TILE_VECTORS_LOG2),
+            (false, true) if program.ragged => lanes(columns, len, TILE_VECTORS_LOG2),
             (false, true) => lanes(columns, len, TILE_LANES_LOG2),
             (false, false) if flat => LANES_LOG2,
             (false, false) => lanes(columns, len, LANES_LOG2),
         };
-        let groups = (columns - rest).div_ceil(len << lanes_log2);
-        let most = if aligned { VECTORS_HEIGHT_LOG2 } else { HEIGHT_LOG2 };
+        // Where rows begin and end between two vectors, a row has a part of one more.
+        let behind = if program.ragged { len - 1 } else { 0 };
+        let groups = (columns + behind - rest).div_ceil(len << lanes_log2);
+        let most = if aligned || program.ragged {
+            VECTORS_HEIGHT_LOG2
+        } else {
+            HEIGHT_LOG2
+        };
         let height_log2 = if transposed { height(rows, most) } else { 0 };
         let has_pairs = match program.vectors {
             Vectors::Any => is_paired(program) && rest == 0 && groups >= LEAST_PAIRED,
@@ -446,9 +500,15 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
     if last > 0 {
         put(block.groups, bytemuck::bytes_of(&Extent::new(shares.groups.max(1))));
     }
-    for axis in 1..last {
+    for (number, axis) in axes_of_rows(program).into_iter().enumerate().skip(1) {
         let extent = Extent::new(arguments.lengths[axis].max(1));
-        put(block.middle(axis), bytemuck::bytes_of(&extent));
+        put(block.middle(number), bytemuck::bytes_of(&extent));
+    }
+    for axis in 0..last {
+        if let Some(at) = block.of_rows(axis) {
+            let elements: usize = arguments.lengths[axis + 1..].iter().product();
+            put(at, &(elements as u32).to_le_bytes());
+        }
     }
     if let Some(axis) = program.reduced_axis() {
         let Parts {
@@ -481,7 +541,7 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
     for (number, (input, strides)) in program.inputs.iter().zip(arguments.strides).enumerate() {
         let axes = match input.layout {
             Layout::Single => 0,
-            Layout::Rows | Layout::Columns => last,
+            Layout::Rows | Layout::Offset | Layout::Columns => last,
             Layout::Strided | Layout::Turned => last + 1,
         };
         for (axis, stride) in strides.iter().take(axes).enumerate() {

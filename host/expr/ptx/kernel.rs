@@ -2,8 +2,8 @@
 //! The kernel itself: which elements a thread has, and where they lie.
 
 use super::arguments::{
-    Block, LANES_LOG2, THREADS, TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2, block_threads, is_flat, is_paired,
-    least_blocks, spread_len, threads,
+    Block, LANES_LOG2, THREADS, TURNED_VECTORS_LOG2, VECTORS_HEIGHT_LOG2, axes_of_rows, block_threads, is_flat,
+    is_paired, least_blocks, spread_len, threads,
 };
 use super::halves::{AMPERE, Operation};
 use super::inline::Callee;
@@ -166,7 +166,7 @@ impl Kernel<'_> {
                 let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << LANES_LOG2) - 1));
                 self.spread(&row, group, (lane, LANES_LOG2.to_string()), writer)
             }
-            (false, true) if !self.program.transposed => {
+            (false, true) if self.program.transposed.is_none() => {
                 let (number, group) = self.divide(thread, self.block.groups, writer);
                 let row = self.row(number, writer);
                 let column = writer.new_word("mul.lo.s32", format_args!("{group}, {}", vector_len(self.program)));
@@ -176,13 +176,14 @@ impl Kernel<'_> {
             (false, is_aligned) => {
                 let log2 = self.word(self.block.lanes_log2, writer);
                 let (rest, lane) = split(thread, log2, writer);
-                let (number, group) = match self.program.transposed {
+                let (number, group) = match self.program.transposed.is_some() {
                     true => self.place_in_tile(rest, writer),
                     false => self.divide(rest, self.block.groups, writer),
                 };
                 let row = self.row(number, writer);
                 match is_aligned {
                     true => self.vector_of_tile(&row, group, (lane, log2), writer),
+                    false if self.program.ragged => self.ragged_vector(&row, group, (lane, log2), writer),
                     false => self.spread(&row, group, (lane, log2.to_string()), writer),
                 }
             }
@@ -211,6 +212,47 @@ impl Kernel<'_> {
         let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {}", vector_len(self.program)));
         self.return_beyond(column, self.block.columns, writer);
         self.elements(row, &[self.vector(column)], writer)
+    }
+
+    /// One vector of the outputs, of which a tile's row has some elements, or all.
+    fn ragged_vector(
+        &self,
+        row: &Row,
+        group: Register,
+        (lane, log2): (Register, Register),
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let len = vector_len(self.program);
+        let of_row = row.first.expect("one of several rows");
+        let before = writer.new_word("and.b32", format_args!("{of_row}, {}", len - 1));
+        let first = writer.new_word("shl.b32", format_args!("{group}, {log2}"));
+        let vector = writer.new_word("add.s32", format_args!("{first}, {lane}"));
+        let start = writer.new_word("mul.lo.s32", format_args!("{vector}, {len}"));
+        let begin = writer.new_word("sub.s32", format_args!("{start}, {before}"));
+        let end = writer.new_word("add.s32", format_args!("{begin}, {len}"));
+        let columns = self.word(self.block.columns, writer);
+        let behind = writer.new_word("add.s32", format_args!("{columns}, {len}"));
+        let is_beyond = writer.new_predicate("setp.ge.u32", format_args!("{end}, {behind}"));
+        writer.line(format_args!("@{is_beyond} ret"));
+        let begins_before = writer.new_predicate("setp.lt.u32", format_args!("{end}, {len}"));
+        let ends_beyond = writer.new_predicate("setp.lt.u32", format_args!("{columns}, {end}"));
+        let is_part = writer.new_predicate("or.pred", format_args!("{begins_before}, {ends_beyond}"));
+        writer.line(format_args!("@{is_part} bra $part"));
+        self.elements(row, &[self.vector(begin)], writer)?;
+        writer.mark("$part:");
+        // One that is there, and what is before the first has numbers beyond the last.
+        let own = writer.new_word("selp.b32", format_args!("0, {begin}, {begins_before}"));
+        let element = |k: usize| {
+            let column = writer.new_word("add.s32", format_args!("{begin}, {k}"));
+            let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {columns}"));
+            Span {
+                column: writer.new_word("selp.b32", format_args!("{column}, {own}, {exists}")),
+                len: 1,
+                exists: Some(exists),
+            }
+        };
+        let spans: Vec<Span> = (0..len).map(element).collect();
+        self.elements(row, &spans, writer)
     }
 
     /// One vector of a row of a tile, which has all of its elements.
@@ -453,23 +495,23 @@ impl Kernel<'_> {
     /// Row `number` along the axes from `from` on to the last but one. The place along those before is 0.
     pub(super) fn row_along(&self, number: Register, from: usize, writer: &mut Writer) -> Row {
         let outer = usize::from(self.program.axes) - 1;
-        let mut coordinates = Vec::with_capacity(outer);
+        let mut coordinates = vec![number; outer - from];
         let mut rest = number;
-        for axis in (from + 1..outer).rev() {
-            let (quotient, coordinate) = self.divide(rest, self.block.middle(axis), writer);
-            coordinates.push(coordinate);
+        let order = axes_of_rows(self.program);
+        for place in (from + 1..outer).rev() {
+            let (quotient, coordinate) = self.divide(rest, self.block.middle(place), writer);
+            coordinates[order[place] - from] = coordinate;
             rest = quotient;
         }
         if from < outer {
-            coordinates.push(rest);
+            coordinates[order[from] - from] = rest;
         }
-        coordinates.reverse();
         let wide = coordinates
-            .into_iter()
+            .iter()
             .map(|coordinate| writer.new_double("cvt.u64.u32", coordinate));
-        let coordinates: Vec<Register> = wide.collect();
-        let columns = self.word(self.block.columns, writer);
-        let first = writer.new_word("mul.lo.s32", format_args!("{number}, {columns}"));
+        let wide: Vec<Register> = wide.collect();
+        let first = self.first_of_row(number, &coordinates, writer);
+        let coordinates = wide;
         let mut inputs = Vec::with_capacity(self.program.inputs.len());
         for (input, of) in self.program.inputs.iter().enumerate() {
             let mut address = self.address(self.block.input(input), writer);
@@ -488,6 +530,23 @@ impl Kernel<'_> {
             inputs,
             outputs,
         }
+    }
+
+    /// The number of a row's first element in C order.
+    fn first_of_row(&self, number: Register, coordinates: &[Register], writer: &mut Writer) -> Register {
+        let strides = (0..coordinates.len()).map_while(|axis| self.block.of_rows(axis));
+        let along = coordinates.iter().zip(strides);
+        let reordered = along.fold(None, |before: Option<Register>, (coordinate, stride)| {
+            let stride = self.word(stride, writer);
+            Some(match before {
+                Some(before) => writer.new_word("mad.lo.s32", format_args!("{coordinate}, {stride}, {before}")),
+                None => writer.new_word("mul.lo.s32", format_args!("{coordinate}, {stride}")),
+            })
+        });
+        reordered.unwrap_or_else(|| {
+            let columns = self.word(self.block.columns, writer);
+            writer.new_word("mul.lo.s32", format_args!("{number}, {columns}"))
+        })
     }
 
     /// The number of the thread, of blocks of so many.

@@ -23,10 +23,11 @@
 //!   neighbouring threads access neighbouring elements. A thread that has fewer computes its first one again in their place,
 //!   which leaves no branches and no second copy of the code, and stores it once.
 //!
-//! Either way threads go along a row, and then along the next one. Where an input has its neighbours along the last axis but
-//! one, as the transpose in `x + yᵀ`, a row of it takes one element of each sector of memory. So the program is *transposed*:
-//! threads go through tiles of 32 rows and of a few vectors or as many groups of neighbours as a sector has room for. A
-//! warp, or at least a block, has then whole sectors of all inputs. What lies beyond the ends of a row, or behind the last
+//! Either way threads go along a row, and then along the next one. Where an input has its neighbours along another axis, as the
+//! transpose in `x + yᵀ`, a row of it takes one element of each sector of memory. So the program is *transposed*: threads go
+//! through tiles of 64 rows, neighbours along that axis, and of a few vectors, or of 32 and as many groups of neighbours as a sector
+//! has room for. A warp, or at least a block, has then whole sectors of all inputs. Where rows do not begin with a vector of the
+//! output ([`Program::ragged`]), a thread whose vector has elements of two rows takes those of its own one by one. What lies beyond the ends of a row, or behind the last
 //! row, are threads without elements. Where tiles are whole, such an input is read by vectors along the other axis, too, and
 //! threads find their elements in shared memory ([`turned`]).
 
@@ -57,7 +58,9 @@ use thiserror::Error;
 
 use super::program::{GROUP, Layout, Program, Step};
 
-pub(super) use arguments::{Arguments, Parts, TILE_ROWS, config, has_tiles, parameters, reading_parameters, vectors};
+pub(super) use arguments::{
+    Arguments, Parts, TILE_ROWS, config, goes_by_vectors, has_tiles, parameters, reading_parameters, vectors,
+};
 pub(super) use kernel::kernel;
 pub(super) use order::begin_with_last;
 pub(super) use reading::{FIRST, reading};

@@ -267,6 +267,7 @@ impl Elements<'_> {
                 };
                 self.spans.iter().map(load).collect()
             }
+            Layout::Offset => self.load_apart(input, writer),
             Layout::Strided | Layout::Turned => self.load_strided(input, writer),
         }
     }
@@ -281,6 +282,21 @@ impl Elements<'_> {
         let loaded = memory::load(ty, len, address, Hint::Policy(streaming.policy), writer);
         let back = writer.new_double("ld.param.b64", self.given.at(back));
         streaming.release(address, back, writer);
+        loaded
+    }
+
+    /// Neighbours one by one.
+    fn load_apart(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
+        let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
+        let mut loaded = Vec::with_capacity(self.len());
+        for span in self.spans {
+            let first = element(row, span.column, ty, writer);
+            loaded.push(memory::load(ty, 1, first, Hint::None, writer));
+            for k in 1..span.len {
+                let address = writer.new_double("add.s64", format_args!("{first}, {}", k * ty.bytes()));
+                loaded.push(memory::load(ty, 1, address, Hint::None, writer));
+            }
+        }
         loaded
     }
 

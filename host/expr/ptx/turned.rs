@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Inputs whose neighbours lie along the last axis but one, as the transpose in `x + yᵀ`, of whole tiles.
+//! Inputs whose neighbours lie along another axis than the last, as the transpose in `x + yᵀ`, of whole tiles.
 //!
 //! A thread has a vector of its row, but of such an input a vector of four rows in one column: of a tile's 64 columns of 64
 //! rows, 256 bytes each, where four elements of its own would be in as many columns. So it leaves that in shared memory, and

@@ -129,7 +129,7 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             let (got, wanted) = (of_numbers(output, &read(output)), of_numbers(output, wanted));
             assert_eq!(got, wanted, "output {output} of {program:?}\n{text}");
         }
-        if program.reduce.is_none() && !program.transposed && wanted.len() == 1 {
+        if program.reduce.is_none() && program.transposed.is_none() && wanted.len() == 1 {
             blocks += read_again(lowered, &callees, &newer.operations, &wanted[0], &mut Host);
         }
     }

@@ -91,7 +91,7 @@ impl Random {
         let program = Program {
             axes,
             aligned: numbers.below(2) == 0,
-            transposed: axes > 1 && numbers.below(2) == 0,
+            transposed: (axes > 1 && numbers.below(2) == 0).then(|| numbers.below(usize::from(axes) - 1) as u8),
             inputs: Vec::new(),
             scalars: Vec::new(),
             functions: Vec::new(),

@@ -19,7 +19,7 @@ fn apply(function: &'static DeviceFnInfo, layout: Layout) -> Program {
     Program {
         axes: 1,
         aligned: false,
-        transposed: false,
+        transposed: None,
         inputs: arguments.iter().map(|&ty| Input { ty, layout }).collect(),
         scalars: Vec::new(),
         functions: vec![function],
