@@ -158,7 +158,13 @@ fn scaled_weights<T: Channel>() {
         [1e-38, 1e-40, 1e-45],
         [1.0, 1e-25, 1e-30],
     ] {
-        let factor = |i: usize| if i.is_multiple_of(2) { factors[i % 3] } else { -factors[i % 3] };
+        let factor = |i: usize| {
+            if i.is_multiple_of(2) {
+                factors[i % 3]
+            } else {
+                -factors[i % 3]
+            }
+        };
         for (rows, columns) in [(3, 3), (2, 5)] {
             let mut weights = weights(rows, columns).abs();
             for (i, weight) in weights.iter_mut().enumerate() {
