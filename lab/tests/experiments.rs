@@ -122,16 +122,11 @@ fn ladders_spare_memory() {
     let (conflicts, moved) = (column(&report, 0, "bank conflicts"), column(&report, 0, "bytes moved"));
     assert!(conflicts[2] < conflicts[1] / 4.0, "{conflicts:?}");
     assert!(moved[3] < moved[2], "{moved:?}");
-    // Eight kernels read and write 4096 elements; what an expression does is not counted.
+    // Eight kernels read and write 4096 elements, one does so once.
     let report = counted("many-kernels", 1 << 12);
-    let table = &report.tables[0];
-    let (name, cells) = (
-        table.columns.last().map(String::as_str),
-        [&table.rows[0], &table.rows[1]].map(|row| row.last()),
-    );
-    assert_eq!(name, Some("bytes moved"));
-    assert_eq!(
-        cells,
-        [Some(&Cell::Number(8.0 * 2.0 * 4.0 * 4096.0)), Some(&Cell::Empty)]
+    let line = &report.lines[0];
+    assert!(
+        line.contains(" move 262144 bytes") && line.contains(" moves 32768,"),
+        "{line}"
     );
 }
