@@ -159,9 +159,9 @@ pub trait Map<Op>: Pod + Send + Sync {
     type Kernel: SafeKernel<Params = MapParams<Self, Self>>;
 }
 
-/// An operator of two operands as a value: which function of numbers it is, for what is computed by an expression.
+/// An operator of two operands as a value, by the name of its type in [`op`](crate::op): which function of numbers it is, for what is
+/// computed by an expression.
 #[doc(hidden)]
-#[allow(missing_docs)] // the types of these names say it
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     Add,

@@ -244,12 +244,7 @@ impl Kernel<'_> {
         let own = writer.new_word("selp.b32", format_args!("0, {begin}, {begins_before}"));
         let element = |k: usize| {
             let column = writer.new_word("add.s32", format_args!("{begin}, {k}"));
-            let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {columns}"));
-            Span {
-                column: writer.new_word("selp.b32", format_args!("{column}, {own}, {exists}")),
-                len: 1,
-                exists: Some(exists),
-            }
+            Span::within(column, columns, own, writer)
         };
         let spans: Vec<Span> = (0..len).map(element).collect();
         self.elements(row, &spans, writer)
@@ -366,15 +361,7 @@ impl Kernel<'_> {
         writer.mark("$single:");
         let column = writer.new_word("mad.lo.s32", format_args!("{vectors}, {}, {thread}", len - 1));
         self.return_beyond(column, self.block.columns, writer);
-        self.elements(
-            row,
-            &[Span {
-                column,
-                len: 1,
-                exists: None,
-            }],
-            writer,
-        )
+        self.elements(row, &[Span::element(column)], writer)
     }
 
     /// Elements as far apart as there are lanes.
@@ -398,20 +385,10 @@ impl Kernel<'_> {
         };
         let own = column(0, writer);
         let columns = self.return_beyond(own, self.block.columns, writer);
-        let mut spans = vec![Span {
-            column: own,
-            len: 1,
-            exists: None,
-        }];
+        let mut spans = vec![Span::element(own)];
         for k in 1..len {
             let column = column(k, writer);
-            let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {columns}"));
-            let column = writer.new_word("selp.b32", format_args!("{column}, {own}, {exists}"));
-            spans.push(Span {
-                column,
-                len: 1,
-                exists: Some(exists),
-            });
+            spans.push(Span::within(column, columns, own, writer));
         }
         self.elements(row, &spans, writer)
     }

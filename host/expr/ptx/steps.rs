@@ -30,6 +30,27 @@ pub(super) struct Span {
     pub exists: Option<Register>,
 }
 
+impl Span {
+    /// One element, which exists.
+    pub fn element(column: Register) -> Self {
+        Self {
+            column,
+            len: 1,
+            exists: None,
+        }
+    }
+
+    /// The element of a column, if there are more columns; else none, in the place of another one.
+    pub fn within(column: Register, columns: Register, other: Register, writer: &mut Writer) -> Self {
+        let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {columns}"));
+        Self {
+            column: writer.new_word("selp.b32", format_args!("{column}, {other}, {exists}")),
+            len: 1,
+            exists: Some(exists),
+        }
+    }
+}
+
 /// The row of a thread's elements.
 #[derive(Debug)]
 pub(super) struct Row {
