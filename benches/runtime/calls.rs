@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one operation on a thousand numbers takes the host until it is queued: bare launches by the driver of a kernel that adds
-//! two arrays, and the library's ways to the same sum: `cargo bench --bench runtime -- calls`.
+//! two arrays, the library's ways to the same sum, and a method that is an expression of one operation:
+//! `cargo bench --bench runtime -- calls`.
 //!
 //! The library's kernels may begin while the one before ends, which takes another call of the driver's than a plain launch does, and
 //! their context is made current for each. Both have rows of their own.
@@ -65,9 +66,9 @@ pub fn run() -> Result<()> {
     let expected = numbers(1.0) + numbers(0.5);
     let x = DeviceArray::from_ndarray(stream, &numbers(1.0))?;
     let y = DeviceArray::from_ndarray(stream, &numbers(0.5))?;
-    let outputs: Vec<DeviceArray<f32, Ix1>> = (0..4).map(|_| DeviceArray::zeros(stream, LEN)).collect::<Result<_>>()?;
-    let Ok([mut eager, mut compiled, mut held, mut built]) = <[_; 4]>::try_from(outputs) else {
-        unreachable!("four outputs")
+    let outputs: Vec<DeviceArray<f32, Ix1>> = (0..5).map(|_| DeviceArray::zeros(stream, LEN)).collect::<Result<_>>()?;
+    let Ok([mut eager, mut compiled, mut held, mut built, mut one]) = <[_; 5]>::try_from(outputs) else {
+        unreachable!("five outputs")
     };
     let bare = (!device.is_simulator()).then(Bare::new);
     let sum = expr::compile(|(x, y): (Expr<f32, Ix1>, Expr<f32, Ix1>)| x + y);
@@ -102,6 +103,12 @@ pub fn run() -> Result<()> {
         || (&x + &y).eval_into(&mut built),
         wait,
     ));
+    ways.push(Way::new(
+        "x.add_scalar_into(1, out)",
+        || x.add_scalar_into(1.0, &mut one),
+        wait,
+    ));
+    ways.push(Way::new("x.add_scalar(1)", || x.add_scalar(1.0).map(drop), wait));
     println!("{}: {CALLS} calls in a row, {rounds} rounds", device.properties().name);
     // Kernels are compiled, and queues are there.
     ways.iter_mut().try_for_each(Way::measure)?;
@@ -122,6 +129,7 @@ pub fn run() -> Result<()> {
     for out in [&eager, &compiled, &held, &built] {
         assert_eq!(out.to_ndarray()?, expected);
     }
+    assert_eq!(one.to_ndarray()?, numbers(1.0) + 1.0);
     Ok(())
 }
 
