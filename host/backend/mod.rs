@@ -390,7 +390,7 @@ pub(crate) trait Backend: Graphs + Send + Sync {
     fn take_counters(&self) -> Vec<LaunchCounters> {
         Vec::new()
     }
-    /// The kernels that were made of expressions, which go with the device's context.
+    /// The kernels that were made of expressions, and the plans of those, which go with the device's context.
     fn expressions(&self) -> &Kernels;
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;

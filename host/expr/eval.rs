@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
+use super::compiled::evaluated::{self, By};
 use super::graph::{Elements, Node};
 use super::plan;
 use super::value::Value;
@@ -170,15 +171,23 @@ pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Ele
     if outputs[0].shape().contains(&0) {
         return Ok(());
     }
-    plan::run(stream, roots, outputs)
+    match has_applications(roots) {
+        // Operations are done again: nothing tells which are the same.
+        true => plan::run(stream, roots, outputs),
+        false => evaluated::run(stream, By::Kernels, roots, outputs).map(drop),
+    }
+}
+
+fn has_applications(roots: &[&Arc<Node<'_>>]) -> bool {
+    roots.iter().any(|root| root.has.applications)
 }
 
 /// Computes roots by [one kernel](plan::run_at_hand), if one does that; else it is false.
 pub(super) fn run_at_hand(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<bool> {
     check_devices(stream, roots)?;
-    match outputs[0].shape().contains(&0) {
+    match outputs[0].shape().contains(&0) || has_applications(roots) {
         true => Ok(false),
-        false => plan::run_at_hand(stream, roots, outputs),
+        false => evaluated::run(stream, By::RowsAtHand, roots, outputs),
     }
 }
 

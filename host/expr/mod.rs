@@ -96,8 +96,9 @@
 //! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
 //! compiled from Rust with the library, stand in it as text, and the driver compiles it, in some 15 to 50 ms. It is kept
 //! with the device, for all expressions of the same form with any values and any lengths, and by the driver on disk, where
-//! the next process finds it. To build, find and launch a known expression takes the host some microseconds more than a launch.
-//! A function that was [compiled](compile) is built and looked up once for all arrays of some shapes and strides, and then takes
+//! the next process finds it. What is launched for an expression that is evaluated a second time is kept, too, for all that are the
+//! same but for where their arrays are and for their numbers: to build one and to find that takes the host a microsecond more than a
+//! launch. A function that was [compiled](compile) is built and looked up once for all arrays of some shapes and strides, and then takes
 //! a launch and little more; a [`Graph`](crate::Graph) that has recorded either takes a launch alone.
 //!
 //! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`]. Ordinary functions and closures are, too, if

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of arrays, made of expressions once: what they launch is kept, and later calls only say where arrays are.
 
+pub(super) mod evaluated;
 mod inputs;
 mod plan;
 mod trace;
@@ -12,15 +13,16 @@ use ndarray::Dimension;
 
 use super::Expr;
 use super::eval::check_shape;
+use super::graph::description::alignment;
 use super::value::Value;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
 pub use inputs::{Given, Input, Inputs, Parameters, Results};
-use plan::{Class, Plan, alignment};
-use trace::trace;
+use plan::Class;
 pub(super) use trace::{Place, without_elements};
+use trace::{Traced, trace};
 
 /// The plans that a function keeps at most.
 const MOST_PLANS: usize = 32;
@@ -32,7 +34,7 @@ const MOST_PLANS: usize = 32;
 pub struct Compiled<'a, P, R> {
     function: Box<dyn Fn(P) -> R + Send + Sync + 'a>,
     /// The one that was called last is the first.
-    plans: Mutex<Vec<Arc<Plan<'a>>>>,
+    plans: Mutex<Vec<Arc<Traced<'a>>>>,
 }
 
 impl<P, R> fmt::Debug for Compiled<'_, P, R> {
@@ -128,23 +130,23 @@ impl<'a, P: Parameters<'a>, R: Results<'a>> Compiled<'a, P, R> {
     }
 
     fn compute(&self, stream: &Stream, given: &[Given<'_>]) -> Result<R::Arrays> {
-        let plan = self.plan(stream, given, 0)?;
-        let arrays = R::uninit(stream, plan.shape())?;
+        let traced = self.plan(stream, given, 0)?;
+        let arrays = R::uninit(stream, &traced.shape)?;
         // SAFETY: the plan for this call. The arrays are new, of its shape and of the results' types, and allocated memory is
         // aligned to 256 bytes.
-        R::with(&arrays, |outputs| unsafe { plan.run(stream, given, outputs) })?;
+        R::with(&arrays, |outputs| unsafe { traced.plan.run(stream, given, outputs) })?;
         Ok(arrays)
     }
 
     /// The plan for a call whose outputs are so aligned: one that is kept, or a new one.
-    fn plan(&self, stream: &Stream, given: &[Given<'_>], alignment: u64) -> Result<Arc<Plan<'a>>> {
+    fn plan(&self, stream: &Stream, given: &[Given<'_>], alignment: u64) -> Result<Arc<Traced<'a>>> {
         for array in given.iter().filter_map(|given| given.elements()) {
             stream.check_device("call", array.stream())?;
         }
-        let find = |plans: &mut Vec<Arc<Plan<'a>>>| {
+        let find = |plans: &mut Vec<Arc<Traced<'a>>>| {
             let at = plans
                 .iter()
-                .position(|plan| plan.class().is_of(stream, given, alignment))?;
+                .position(|plan| plan.class.is_of(stream, given, alignment))?;
             plans[..=at].rotate_right(1);
             Some(Arc::clone(&plans[0]))
         };
@@ -206,13 +208,13 @@ impl<'a, P: Parameters<'a>, T: Value, D: Dimension> Compiled<'a, P, Expr<'a, T, 
                 true => alignment(out.first_address() as u64),
                 false => 0,
             };
-            let plan = self.plan(&stream, given, alignment)?;
-            check_shape("call_into", plan.shape(), out.shape())?;
+            let traced = self.plan(&stream, given, alignment)?;
+            check_shape("call_into", &traced.shape, out.shape())?;
             out.write_in_order(&stream, &mut |out| {
                 let output = &*out;
                 // SAFETY: the plan for this call. The output is borrowed mutably, of the plan's shape, and of the result's type; it
                 // is so aligned, or a new array in its place, and then aligned to 256 bytes.
-                unsafe { plan.run(&stream, given, &[Given::array(&output)]) }
+                unsafe { traced.plan.run(&stream, given, &[Given::array(&output)]) }
             })
         })
     }

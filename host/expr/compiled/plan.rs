@@ -9,18 +9,13 @@ use super::inputs::{Argument, Given};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::expr::graph::apply::Operation;
+use crate::expr::graph::description::alignment;
 use crate::expr::graph::walk::lying;
 use crate::expr::graph::{Array, Elements};
 use crate::expr::kernel::reading::apply;
 use crate::expr::kernel::{Later, Launches};
 use crate::expr::plan::run::{Runner, in_order};
-use crate::expr::ptx;
 use crate::stream::Stream;
-
-/// What a launch depends on of an array's address.
-pub(super) fn alignment(address: u64) -> u64 {
-    address % ptx::ACCESS as u64
-}
 
 /// What all calls have in common that one plan serves.
 pub(super) struct Class {
@@ -144,10 +139,7 @@ impl Step {
 }
 
 /// What is launched for a call.
-pub(super) struct Plan<'a> {
-    class: Class,
-    /// That of all results.
-    shape: Arc<[usize]>,
+pub(in crate::expr) struct Plan<'a> {
     captured: Vec<Array<'a>>,
     /// Their types and lengths.
     temporaries: Vec<(ScalarType, usize)>,
@@ -155,41 +147,26 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(
-        class: Class,
-        shape: Arc<[usize]>,
-        captured: Vec<Array<'a>>,
-        temporaries: Vec<(ScalarType, usize)>,
-        mut steps: Vec<Step>,
-    ) -> Self {
+    pub(super) fn new(captured: Vec<Array<'a>>, temporaries: Vec<(ScalarType, usize)>, mut steps: Vec<Step>) -> Self {
         for temporary in 0..temporaries.len() {
             if let Some(step) = steps.iter_mut().rev().find(|step| step.uses(temporary)) {
                 step.last.push(temporary);
             }
         }
         Self {
-            class,
-            shape,
             captured,
             temporaries,
             steps,
         }
     }
 
-    pub(super) fn class(&self) -> &Class {
-        &self.class
-    }
-
-    pub(super) fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// Computes the results on `stream` into outputs in C order, none of which is an argument.
+    /// Computes the results on `stream` into outputs in C order.
     ///
     /// # Safety
     ///
     /// The plan's class is that of the call. The outputs are of its shape and types, aligned as the class says, in memory of the
-    /// stream's device that is written by nobody else and is no argument's or captured array's.
+    /// stream's device that is written by nobody else, and is an argument's only where it was that of the plan's, too; it is no
+    /// captured array's.
     pub(super) unsafe fn run(&self, stream: &Stream, given: &[Given<'_>], outputs: &[Given<'_>]) -> Result<()> {
         let mut call = Call {
             plan: self,
@@ -219,7 +196,8 @@ impl<'a> Plan<'a> {
                     let values = values(slots);
                     // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones
                     // and temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured
-                    // ones. `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
+                    // ones. `in_order` has ordered the stream behind their other uses, and what is read and written is read
+                    // element by element, which the trace has looked for.
                     let launch = || unsafe { launches.launch(stream, &values) };
                     in_order(stream, reads.map(array), writes.map(array), launch)?;
                 }

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_std::scalar::ScalarType;
 
 use super::inputs::{Argument, Given, Parameters, Results};
-use super::plan::{Class, Plan, Slot, Step, Work, alignment};
+use super::plan::{Class, Plan, Slot, Step, Work};
 use crate::error::{Error, Result};
 use crate::expr::eval::check_shape;
 use crate::expr::graph::apply::Application;
+use crate::expr::graph::description::alignment;
 use crate::expr::graph::walk::{Depth, rewrite};
 use crate::expr::graph::{Array, Elements, Kind, Node};
 use crate::expr::kernel::{Later, Launches};
 use crate::expr::operand::HiddenParts;
 use crate::expr::plan;
-use crate::expr::plan::run::{Runner, Source, addresses, dense};
+use crate::expr::plan::run::{Runner, Source, addresses, apart, dense, reads_in_order};
 use crate::expr::program::lower::Lowered;
 use crate::graph::Capture;
 use crate::stream::Stream;
@@ -84,7 +85,7 @@ pub(in crate::expr) fn without_elements() -> Error {
 }
 
 /// What is found out in one call of the function, and the runner that writes down what it is asked to run.
-struct Trace<'a> {
+pub(super) struct Trace<'a> {
     id: u64,
     stream: Stream,
     found: RefCell<Found<'a>>,
@@ -99,19 +100,22 @@ struct Found<'a> {
     steps: Vec<Step>,
 }
 
+/// The plan of a function's calls of one class.
+pub(super) struct Traced<'a> {
+    pub(super) class: Class,
+    /// That of all results.
+    pub(super) shape: Arc<[usize]>,
+    pub(super) plan: Plan<'a>,
+}
+
 /// Calls the function with what stands for arrays and numbers of the class, and plans what it gives.
 pub(super) fn trace<'a, P: Parameters<'a>, R: Results<'a>>(
     function: &dyn Fn(P) -> R,
     class: Class,
     stream: &Stream,
     given: &[Given<'_>],
-) -> Result<Plan<'a>> {
-    static TRACES: AtomicU64 = AtomicU64::new(0);
-    let trace = Trace {
-        id: TRACES.fetch_add(1, Ordering::Relaxed),
-        stream: stream.clone(),
-        found: RefCell::default(),
-    };
+) -> Result<Traced<'a>> {
+    let trace = Trace::new(stream);
     let leaves = given.iter().zip(P::TYPES).enumerate();
     let leaves = leaves.map(|(number, (given, ty))| Ok(trace.leaf(number, *given, *ty)));
     let leaves = HiddenParts(leaves.collect());
@@ -126,7 +130,7 @@ pub(super) fn trace<'a, P: Parameters<'a>, R: Results<'a>>(
 }
 
 /// Plans what the function gave.
-fn plan_of<'a>(trace: Trace<'a>, roots: Vec<Arc<Node<'a>>>, class: Class, stream: &Stream) -> Result<Plan<'a>> {
+fn plan_of<'a>(trace: Trace<'a>, roots: Vec<Arc<Node<'a>>>, class: Class, stream: &Stream) -> Result<Traced<'a>> {
     for root in &roots {
         check_shape("call", &root.shape, &roots[0].shape)?;
         if let Some(array) = &root.home {
@@ -156,13 +160,29 @@ fn plan_of<'a>(trace: Trace<'a>, roots: Vec<Arc<Node<'a>>>, class: Class, stream
         plan::run(&trace, &roots.iter().collect::<Vec<_>>(), &outputs)?;
     }
     drop(roots);
-    let found = trace.found.into_inner();
-    Ok(Plan::new(class, shape, found.captured, found.temporaries, found.steps))
+    let plan = trace.plan();
+    Ok(Traced { class, shape, plan })
 }
 
 impl<'a> Trace<'a> {
+    /// Of what is to be launched on that stream's device.
+    pub(super) fn new(stream: &Stream) -> Self {
+        static TRACES: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: TRACES.fetch_add(1, Ordering::Relaxed),
+            stream: stream.clone(),
+            found: RefCell::default(),
+        }
+    }
+
+    /// What would have been launched.
+    pub(super) fn plan(self) -> Plan<'a> {
+        let found = self.found.into_inner();
+        Plan::new(found.captured, found.temporaries, found.steps)
+    }
+
     /// The next place, which stands for that and meanwhile has that address: if none is given, one that is nobody's.
-    fn place(&self, slot: Slot, address: Option<u64>, alignment: u64) -> (Place, u64) {
+    pub(super) fn place(&self, slot: Slot, address: Option<u64>, alignment: u64) -> (Place, u64) {
         let places = &mut self.found.borrow_mut().places;
         let (trace, number) = (self.id, places.len());
         let address = address.unwrap_or((1 << 62) + ((number as u64) << 8) + alignment);
@@ -171,7 +191,12 @@ impl<'a> Trace<'a> {
     }
 
     /// An array of that layout at the next place.
-    fn array<'b>(&self, slot: Slot, (shape, strides): (&[usize], &[isize]), at: (Option<u64>, u64)) -> Array<'b> {
+    pub(super) fn array<'b>(
+        &self,
+        slot: Slot,
+        (shape, strides): (&[usize], &[isize]),
+        at: (Option<u64>, u64),
+    ) -> Array<'b> {
         let (place, address) = self.place(slot, at.0, at.1);
         Arc::new(Placeholder {
             place,
@@ -254,6 +279,9 @@ impl Runner for Trace<'_> {
     }
 
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
+        if !reads_in_order(lowered, outputs) {
+            return apart(self, lowered, outputs);
+        }
         let (values, bases) = self.values(lowered, outputs);
         let launches = Launches::new(&self.stream, lowered, &addresses(outputs), &bases)?;
         let slot = |array: &dyn Elements| self.known(array.place()).0;

@@ -2,6 +2,7 @@
 //! The graph behind expressions, without its types: what was written is checked here, and computed nowhere.
 
 pub(in crate::expr) mod apply;
+pub(in crate::expr) mod description;
 pub(in crate::expr) mod fold;
 pub(in crate::expr) mod function;
 mod operations;

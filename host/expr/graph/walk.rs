@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Going through graphs, without recursion: an expression may be as deep as memory is large.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -14,6 +15,45 @@ use crate::stream::Stream;
 
 /// The parts of most expressions: for so many nothing has to grow.
 pub(in crate::expr) const FEW: usize = 14;
+
+/// The values of keys. Few keys are looked through, which takes less time than a table.
+pub(in crate::expr) struct Known<K, V> {
+    few: Vec<(K, V)>,
+    /// All of them, if they are more.
+    many: FxHashMap<K, V>,
+}
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Self {
+        Self {
+            few: Vec::new(),
+            many: FxHashMap::default(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> Known<K, V> {
+    pub(in crate::expr) fn get(&self, key: &K) -> Option<V> {
+        match self.many.is_empty() {
+            true => self.few.iter().find(|(known, _)| known == key).map(|(_, value)| *value),
+            false => self.many.get(key).copied(),
+        }
+    }
+
+    /// A key that is not there yet.
+    pub(in crate::expr) fn insert(&mut self, key: K, value: V) {
+        if self.few.len() < FEW {
+            self.few.reserve_exact(FEW - self.few.len());
+            self.few.push((key, value));
+            return;
+        }
+        if self.many.is_empty() {
+            self.many.reserve(8 * FEW);
+            self.many.extend(self.few.iter().copied());
+        }
+        self.many.insert(key, value);
+    }
+}
 
 /// How far parts are parts of a root.
 #[derive(Clone, Copy, PartialEq, Eq)]

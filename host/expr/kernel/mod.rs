@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, Code, FunctionInfo, KernelInfo, RawFunction};
 use crate::error::{Error, Result};
+use crate::expr::compiled::evaluated::Plans;
 use crate::expr::program::Program;
 use crate::expr::program::interpret::Job;
 use crate::expr::program::lower::Lowered;
@@ -61,10 +62,11 @@ impl Made {
 type ByProgram = FxHashMap<Program, Arc<Made>>;
 
 /// The kernels of a device, by their programs; those that read elements in place of an array also by what they were before. They
-/// stay loaded as long as the device's context is there.
+/// stay loaded as long as the device's context is there. And the plans of expressions that were evaluated.
 #[derive(Default)]
 pub(crate) struct Kernels {
     made: Mutex<FxHashMap<Option<TypeId>, ByProgram>>,
+    plans: Plans,
 }
 
 impl fmt::Debug for Kernels {
@@ -74,6 +76,10 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
+    pub(in crate::expr) fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
     fn find(&self, reader: Option<TypeId>, program: &Program) -> Option<Arc<Made>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.get(&reader)?.get(program).cloned()

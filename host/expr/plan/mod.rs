@@ -36,16 +36,13 @@ pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], output
 }
 
 /// Computes roots by one kernel that has its rows [at hand](crate::expr::program::lower::Lowered::is_at_hand): the first has the shape of the elements, and others
-/// that or one number for each row. Nothing is done, and it is false, if no kernel does that.
+/// that or one number for each row; no application is a part of them. Nothing is done, and it is false, if no kernel does that.
 pub(in crate::expr) fn run_at_hand(
     runner: &dyn Runner,
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
 ) -> Result<bool> {
-    let all = match roots.iter().any(|root| root.has.applications) {
-        true => Vec::new(),
-        false => reductions(roots),
-    };
+    let all = reductions(roots);
     if all.is_empty() {
         return Ok(false);
     }

@@ -156,17 +156,17 @@ pub(in crate::expr) fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Ele
 }
 
 /// Runs a program into memory of its own, which is then copied to the outputs.
-fn apart(stream: &Stream, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
+pub(in crate::expr) fn apart(runner: &dyn Runner, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
     let Program {
         types, outputs: steps, ..
     } = &lowered.program;
     let ty = |output: usize| types[usize::from(steps[output])];
     let own = outputs.iter().enumerate();
-    let own = own.map(|(output, array)| uninit_shape(stream, ty(output), array.shape()));
+    let own = own.map(|(output, array)| uninit_shape(runner, ty(output), array.shape()));
     let own = own.collect::<Result<Vec<Array<'_>>>>()?;
-    stream.run(lowered, &own.iter().map(|array| &**array).collect::<Vec<_>>())?;
+    runner.run(lowered, &own.iter().map(|array| &**array).collect::<Vec<_>>())?;
     for (output, (array, to)) in own.into_iter().zip(outputs).enumerate() {
-        compute(stream, &[Node::of_array(array, ty(output))], &[*to])?;
+        compute(runner, &[Node::of_array(array, ty(output))], &[*to])?;
     }
     Ok(())
 }

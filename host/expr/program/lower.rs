@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the graph of an expression to the program that computes it, and where its arrays lie.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
@@ -13,7 +12,7 @@ use super::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, 
 use crate::backend::DeviceFnInfo;
 use crate::expr::compiled::Place;
 use crate::expr::graph::function::bits_of;
-use crate::expr::graph::walk::FEW;
+use crate::expr::graph::walk::{FEW, Known};
 use crate::expr::graph::{Array, Kind, Node, Reduction};
 use crate::expr::ptx;
 
@@ -245,45 +244,10 @@ struct Steps<'s, 'a> {
     /// Of each array, along the axes of `shape`.
     strides: Vec<Vec<isize>>,
     scalars: Vec<Number>,
-    of_nodes: Known<(*const Node<'a>, Along)>,
+    of_nodes: Known<(*const Node<'a>, Along), Value>,
     of_reductions: FxHashMap<*const Reduction<'a>, u16>,
     /// What was written twice is computed once.
-    of_steps: Known<Step>,
-}
-
-/// The steps of keys. Few keys are looked through, which takes less time than a table.
-struct Known<K> {
-    few: Vec<(K, Value)>,
-    /// All of them, if they are more.
-    many: FxHashMap<K, Value>,
-}
-
-impl<K: Copy + Eq + Hash> Known<K> {
-    fn new() -> Self {
-        Self {
-            few: Vec::with_capacity(FEW),
-            many: FxHashMap::default(),
-        }
-    }
-
-    fn get(&self, key: &K) -> Option<Value> {
-        match self.many.is_empty() {
-            true => self.few.iter().find(|(known, _)| known == key).map(|(_, value)| *value),
-            false => self.many.get(key).copied(),
-        }
-    }
-
-    /// A key that is not there yet.
-    fn insert(&mut self, key: K, value: Value) {
-        if self.few.len() < FEW {
-            self.few.push((key, value));
-            return;
-        }
-        if self.many.is_empty() {
-            self.many.extend(self.few.iter().copied());
-        }
-        self.many.insert(key, value);
-    }
+    of_steps: Known<Step, Value>,
 }
 
 impl<'s, 'a> Steps<'s, 'a> {
@@ -299,9 +263,9 @@ impl<'s, 'a> Steps<'s, 'a> {
             arrays: Vec::new(),
             strides: Vec::new(),
             scalars: Vec::new(),
-            of_nodes: Known::new(),
+            of_nodes: Known::default(),
             of_reductions: FxHashMap::default(),
-            of_steps: Known::new(),
+            of_steps: Known::default(),
         }
     }
 

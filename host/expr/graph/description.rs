@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an expression is but for where its arrays are and for its numbers: what is the same in that is computed by the same
+//! launches.
+
+use std::sync::Arc;
+
+use cuda_std::scalar::ScalarType;
+
+use super::function::bits_of;
+use super::walk::{Depth, FEW, Known};
+use super::{Array, Elements, Kind, Node, Reduced, Reduction};
+use crate::expr::ptx;
+
+/// What a launch depends on of an array's address.
+pub(in crate::expr) fn alignment(address: u64) -> u64 {
+    address % ptx::ACCESS as u64
+}
+
+/// Roots and their outputs, in words, and what is not in these.
+pub(in crate::expr) struct Description<'r, 'a> {
+    /// The same for roots of the same parts, whose arrays lie alike and begin at one address where the others do, and whose numbers
+    /// are equal where the others are: each part behind its own, by the numbers of these.
+    pub(in crate::expr) words: Vec<u64>,
+    /// In the order of the words, each once.
+    pub(in crate::expr) arrays: Vec<&'r Array<'a>>,
+    /// By their bits, in the same way.
+    pub(in crate::expr) numbers: Vec<u64>,
+    of_numbers: Known<(u64, ScalarType), usize>,
+    of_addresses: Known<u64, u64>,
+    addresses: u64,
+    of_nodes: Known<*const Node<'a>, u64>,
+    nodes: u64,
+    of_reductions: Known<*const Reduction<'a>, u64>,
+    reductions: u64,
+}
+
+impl<'r, 'a> Description<'r, 'a> {
+    /// Of roots that no application is a part of, into outputs in C order. None if an array or a number is not there: it stands for
+    /// one that a compiled function is given.
+    pub(in crate::expr) fn new(roots: &[&'r Arc<Node<'a>>], outputs: &[&dyn Elements]) -> Option<Self> {
+        let mut this = Self {
+            words: Vec::with_capacity(8 * FEW),
+            arrays: Vec::with_capacity(4),
+            numbers: Vec::with_capacity(4),
+            of_numbers: Known::default(),
+            of_addresses: Known::default(),
+            addresses: 0,
+            of_nodes: Known::default(),
+            nodes: 0,
+            of_reductions: Known::default(),
+            reductions: 0,
+        };
+        this.words.push(outputs.len() as u64);
+        for output in outputs {
+            this.write_lengths(output.shape());
+            this.write_address(output.first_address());
+        }
+        for root in roots {
+            let number = this.root(root)?;
+            this.words.push(number);
+        }
+        Some(this)
+    }
+
+    /// The number of an array that is described, in [`arrays`](Self::arrays).
+    pub(in crate::expr) fn array(&self, array: &Array<'_>) -> Option<usize> {
+        let is_same = |known: &&Array<'_>| {
+            known.first_address() == array.first_address()
+                && known.strides() == array.strides()
+                && known.shape() == array.shape()
+        };
+        self.arrays.iter().position(is_same)
+    }
+
+    /// That of a number, in [`numbers`](Self::numbers).
+    pub(in crate::expr) fn number(&self, bits: u64, ty: ScalarType) -> Option<usize> {
+        self.of_numbers.get(&(bits, bits_of(ty)))
+    }
+
+    /// Describes a root, behind its parts, without recursion, and gives its number.
+    fn root(&mut self, root: &'r Arc<Node<'a>>) -> Option<u64> {
+        let mut rest = Vec::with_capacity(FEW);
+        rest.push((root, false));
+        while let Some((node, parts_are_there)) = rest.pop() {
+            if self.of_nodes.get(&Arc::as_ptr(node)).is_some() {
+                continue;
+            }
+            let parts = node.parts(Depth::Reductions);
+            if parts.is_empty() || parts_are_there {
+                self.node(node)?;
+                self.of_nodes.insert(Arc::as_ptr(node), self.nodes);
+                self.nodes += 1;
+            } else {
+                rest.push((node, true));
+                rest.extend(parts.iter().rev().map(|part| (part, false)));
+            }
+        }
+        self.of_nodes.get(&Arc::as_ptr(root))
+    }
+
+    /// Describes a part, whose own parts are described: its kind and type, its shape, and what its kind has.
+    fn node(&mut self, node: &'r Node<'a>) -> Option<()> {
+        let kind = match &node.kind {
+            Kind::Array(_) => 0,
+            Kind::Scalar(_) => 1,
+            Kind::Index(_) => 2,
+            Kind::Call(..) => 3,
+            Kind::Reduced(_) => 4,
+            Kind::Argument(_) | Kind::Applied(_) => return None,
+        };
+        self.words.push(kind << 8 | u64::from(node.ty as u8));
+        self.write_lengths(&node.shape);
+        match &node.kind {
+            Kind::Array(array) => self.write_array(array)?,
+            Kind::Scalar(bits) => self.write_number(*bits, node.ty),
+            Kind::Index(axis) => self.words.push(*axis as u64),
+            Kind::Call(function, parts) => {
+                self.words.push(std::ptr::from_ref(*function).addr() as u64);
+                self.write_parts(parts);
+            }
+            Kind::Reduced(reduced) => self.write_reduced(reduced),
+            Kind::Argument(_) | Kind::Applied(_) => {}
+        }
+        Some(())
+    }
+
+    fn write_array(&mut self, array: &'r Array<'a>) -> Option<()> {
+        if array.place().is_some() {
+            return None;
+        }
+        let is_known = !self.write_address(array.first_address());
+        let known = is_known.then(|| self.array(array)).flatten();
+        self.words.push(known.unwrap_or(self.arrays.len()) as u64);
+        if known.is_none() {
+            self.words.extend(array.strides().iter().map(|&stride| stride as u64));
+            self.arrays.push(array);
+        }
+        Some(())
+    }
+
+    /// Whether it is a new one.
+    fn write_address(&mut self, address: u64) -> bool {
+        match self.of_addresses.get(&address) {
+            Some(number) => {
+                self.words.push(number);
+                false
+            }
+            None => {
+                self.words.extend([self.addresses, alignment(address)]);
+                self.of_addresses.insert(address, self.addresses);
+                self.addresses += 1;
+                true
+            }
+        }
+    }
+
+    fn write_number(&mut self, bits: u64, ty: ScalarType) {
+        let known = self.number(bits, ty);
+        self.words.push(known.unwrap_or(self.numbers.len()) as u64);
+        if known.is_none() {
+            self.of_numbers.insert((bits, bits_of(ty)), self.numbers.len());
+            self.numbers.push(bits);
+        }
+    }
+
+    fn write_reduced(&mut self, reduced: &'r Reduced<'a>) {
+        let reduction = &reduced.reduction;
+        let known = self.of_reductions.get(&Arc::as_ptr(reduction));
+        self.words.push(known.unwrap_or(self.reductions));
+        if known.is_none() {
+            self.of_reductions.insert(Arc::as_ptr(reduction), self.reductions);
+            self.reductions += 1;
+            self.words.push(reduction.operator as u64);
+            self.write_lengths(&reduction.axes);
+            self.write_parts(&reduction.parts);
+        }
+        self.words.push(reduced.number as u64);
+        let axes = reduced
+            .axes
+            .iter()
+            .map(|axis| axis.map_or(u64::MAX, |axis| axis as u64));
+        self.words.push(axes.len() as u64);
+        self.words.extend(axes);
+    }
+
+    fn write_parts(&mut self, parts: &[Arc<Node<'a>>]) {
+        self.words.push(parts.len() as u64);
+        let number = |part: &Arc<Node<'a>>| {
+            self.of_nodes
+                .get(&Arc::as_ptr(part))
+                .expect("a part ahead of what it is a part of")
+        };
+        self.words.extend(parts.iter().map(number));
+    }
+
+    /// Lengths or axes, and how many they are.
+    fn write_lengths(&mut self, lengths: &[usize]) {
+        self.words.push(lengths.len() as u64);
+        self.words.extend(lengths.iter().map(|&length| length as u64));
+    }
+}
