@@ -2,7 +2,7 @@
 //! What networks are made of, on the device: rows of softmax, layer norm and cross-entropy, pictures under weights of their own,
 //! attention and its gradients, steps of optimisers: `cargo bench --bench networks [-- PART...]`, of those whose names have one of these parts.
 //!
-//! Prints a line for each: the median and the least of 30 calls in microseconds; and for attention the mean of a second of calls
+//! Prints a line for each: the median and the least of 30 calls in microseconds, and whether the GPU waited for the host meanwhile; and for attention the mean of a second of calls
 //! without a pause, behind another second of them, at the limit of power. Some elements of each result are checked against sums in
 //! f64. benches/peers/glance.py prints the same of PyTorch, and layers.rs has convolutions.
 
@@ -57,6 +57,9 @@ impl Measurements {
         let times = self.bench.times(&mut out, launch, check)?;
         let [median, least] = [times.median, times.min].map(|time| time.as_secs_f64() * 1e6);
         println!("{name} {median:.1} {least:.1}");
+        if !times.is_ahead {
+            eprintln!("{name}: the GPU waited for the host, whose times these are in part");
+        }
         Ok(())
     }
 

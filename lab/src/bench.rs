@@ -47,6 +47,9 @@ pub struct Times {
     pub min: Duration,
     /// How many they are of.
     pub repeats: usize,
+    /// Whether all calls were queued before the GPU came to the first; else the host was held up, or takes longer for a call than the
+    /// GPU, or a call waits for the GPU, and times are the host's in part.
+    pub is_ahead: bool,
 }
 
 /// The device that is found; where it is the simulated GPU, one with tensor cores, so that their kernels are checked.
@@ -136,8 +139,8 @@ impl Bench {
         }
         let mut least: Option<Times> = None;
         for attempt in 1..=ATTEMPTS {
-            let (times, is_ahead) = self.attempt(&mut timed, host_time * attempt)?;
-            if is_ahead {
+            let times = self.attempt(&mut timed, host_time * attempt)?;
+            if times.is_ahead {
                 return Ok(times);
             }
             least = Some(least.map_or(times, |least| if times.median < least.median { times } else { least }));
@@ -145,13 +148,12 @@ impl Bench {
         Ok(least.expect("an attempt"))
     }
 
-    /// Times the calls once, and says whether all were queued before their head start was over. Else the host was held up, or a
-    /// call waits for the GPU, and times are the host's in part.
+    /// Times the calls once.
     fn attempt(
         &self,
         timed: &mut impl FnMut() -> warpsmith::Result<(Event, Event)>,
         host_time: Duration,
-    ) -> warpsmith::Result<(Times, bool)> {
+    ) -> warpsmith::Result<Times> {
         let mut events = Vec::with_capacity(self.repeats);
         let mut is_ahead = true;
         while events.len() < self.repeats {
@@ -164,7 +166,10 @@ impl Bench {
             is_ahead &= self.is_simulator || !events[first].0.is_reached()?;
         }
         let times = events.iter().map(|(start, end)| end.elapsed_since(start));
-        Ok((Times::of(times.collect::<warpsmith::Result<Vec<_>>>()?), is_ahead))
+        Ok(Times {
+            is_ahead,
+            ..Times::of(times.collect::<warpsmith::Result<Vec<_>>>()?)
+        })
     }
 
     /// Gives a GPU work for twice the time that the host needs to queue the calls that follow: fills of memory. A GPU
@@ -197,6 +202,7 @@ impl Times {
             median,
             min: times[0],
             repeats: times.len(),
+            is_ahead: true,
         }
     }
 }

@@ -352,6 +352,7 @@ mod tests {
                 median: none,
                 min: none,
                 repeats: 1,
+                is_ahead: true,
             };
             let measured = Measurement::new(dtype, 1, 1, times).operations_each(operations);
             Outcome {
