@@ -93,6 +93,10 @@ impl<T: Half> Operand<T> {
     }
 }
 
+/// Whether each operand is in Fortran order: all there is, and where tiles and blocks are what is looked at.
+const ORDERS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
+const EACH_ORDER: [[bool; 2]; 2] = [[false, false], [true, true]];
+
 /// `a b` with each operand in C and in Fortran order.
 fn check_orders<T: Half>(a_batch: usize, b_batch: usize, shape: [usize; 3]) {
     let is_f16 = TypeId::of::<T>() == TypeId::of::<f16>();
@@ -101,14 +105,24 @@ fn check_orders<T: Half>(a_batch: usize, b_batch: usize, shape: [usize; 3]) {
     } else {
         with_tensor_cores().into()
     };
-    check_orders_on::<T>(devices, [a_batch, b_batch], shape);
+    check_in::<T>(&ORDERS, devices, [a_batch, b_batch], shape);
 }
 
-fn check_orders_on<T: Half>(devices: Vec<Device>, [a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3]) {
+/// The same on some devices, with each operand in each order.
+fn check_orders_on<T: Half>(devices: Vec<Device>, batches: [usize; 2], shape: [usize; 3]) {
+    check_in::<T>(&EACH_ORDER, devices, batches, shape);
+}
+
+fn check_in<T: Half>(
+    orders: &[[bool; 2]],
+    devices: Vec<Device>,
+    [a_batch, b_batch]: [usize; 2],
+    [m, n, k]: [usize; 3],
+) {
     let (a, b) = (stack::<T>((a_batch, m, k), 1), stack::<T>((b_batch, k, n), 2));
     for device in devices {
         let stream = device.default_stream();
-        for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
+        for &[a_transposed, b_transposed] in orders {
             let (x, y) = (
                 Operand::new(stream, &a, a_transposed),
                 Operand::new(stream, &b, b_transposed),
@@ -156,7 +170,7 @@ fn check_across(device: &Device, shapes: &[(usize, usize)], k: usize) {
     for &(m, width) in shapes {
         let n = columns_across(device, width);
         let (a, b) = (stack::<bf16>((1, m, k), 9), stack::<bf16>((1, k, n), 10));
-        for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+        for transposed in EACH_ORDER {
             let x = Operand::new(stream, &a, transposed[0]);
             let y = Operand::new(stream, &b, transposed[1]);
             let product = x.view().batched_matmul(&y.view()).unwrap().to_ndarray().unwrap();

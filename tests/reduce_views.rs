@@ -181,7 +181,7 @@ fn check_floats<T: FloatNumber + ops::Number<Total = T, Mean = T>>(
 
 #[test]
 fn random_views_of_floats() {
-    proptest!(cases(32), |(place in places())| {
+    proptest!(cases(20), |(place in places())| {
         macro_rules! check {
             ($($type:ty)*) => {$(
                 let x = numbered(&place.shape, whole::<$type>);

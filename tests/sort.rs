@@ -319,19 +319,19 @@ where
     T: Ordered + ops::Number<Mean: Element + ops::Number> + CastTo<f64>,
     f64: CastTo<T::Mean>,
 {
-    for shape in [(1, 1), (7, 2), (3, 9), (2, 600)] {
+    let few = [(1, 1), (7, 2), (3, 9)].map(|shape| (shape, &[0.0, 0.3, 0.5, 1.0][..]));
+    for (shape, quantiles) in few.into_iter().chain([((2, 600), &[0.3][..])]) {
         let x = Array2::from_shape_vec(shape, random::<T>(shape.0 * shape.1, shape.1 as u64)).unwrap();
         let device = upload(&x);
         for axis in [Axis(0), Axis(1)] {
-            for q in [0.0, 0.3, 0.5, 1.0] {
+            for &q in quantiles {
                 let found = device.quantile_axis(axis, q).unwrap().to_ndarray().unwrap();
-                let wanted: Vec<_> = x
-                    .lanes(axis)
-                    .into_iter()
-                    .map(|lane| upload(&lane).quantile(q).unwrap())
-                    .collect();
-                assert_eq!(found.len(), wanted.len());
-                for (&found, &wanted) in found.iter().zip(&wanted) {
+                let lanes = x.lanes(axis).into_iter();
+                assert_eq!(found.len(), lanes.len());
+                // Of many lanes some, each sorted by itself.
+                let step = found.len().div_ceil(16);
+                for (&found, lane) in found.iter().zip(lanes).step_by(step) {
+                    let wanted = upload(&lane).quantile(q).unwrap();
                     let (found, wanted) = (Num::to_f64(found), Num::to_f64(wanted));
                     assert!(
                         found == wanted || found.is_nan() && wanted.is_nan(),

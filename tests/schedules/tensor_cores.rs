@@ -33,8 +33,7 @@ pub(super) fn halves(run: &mut Run) {
         // More stages than there are, of what is read by ordinary loads.
         by_choices_along::<f32>(512, run, "tf32", &["tn"], &["wgmma 64 1"], tf32);
         across::<f16>(run, "nn");
-        across::<bf16>(run, "nt");
-        across::<bf16>(run, "tn");
+        across::<bf16>(run, "tt");
     }
 }
 

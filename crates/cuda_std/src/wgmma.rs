@@ -38,8 +38,8 @@
 //! # Convergence
 //!
 //! Every function here that acts on an accumulator is one that all threads of the warpgroup reach together, with the same
-//! descriptors. On the simulated GPU each thread computes its own elements when it comes by; those of a warpgroup wait for
-//! one another where they wait for their instructions.
+//! descriptors. On the simulated GPU the lanes of a warp that do not, or that have other descriptors than one another, are a
+//! fault; the warps of a warpgroup wait for one another where they wait for their instructions.
 //!
 //! # Rounding
 //!

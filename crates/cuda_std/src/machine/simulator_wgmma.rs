@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix products of a warpgroup on the simulated GPU.
 //!
-//! Each thread computes its own elements when it comes to an instruction, from all that these need of A and B. On a GPU the
-//! four warps go through the instructions together, so that one thread which has waited knows that all have read;
-//! here, the threads of a warpgroup wait for one another where they wait for instructions.
+//! The lanes of a warp come to an instruction together, and the last one computes the elements of all, so that each operand
+//! is read once for a warp. On a GPU the four warps go through the instructions together, so that one thread which has
+//! waited knows that all have read; here, the threads of a warpgroup wait for one another where they wait for instructions.
 
-use cuda_sim::{Engine, Operands, SharedPtr};
+use cuda_sim::{Engine, Lanes, Operands, SharedPtr};
 
 use super::{InRegisters, IntegerRegisters, Major, Registers};
 use crate::array;
@@ -22,8 +22,16 @@ const PIECE: usize = 16;
 /// The number of the group barrier of warpgroup 0: those below are the named ones.
 const FIRST_BARRIER: u32 = 16;
 
+/// Rows of A of which a warp has the elements, and in how many of them a lane has some: those that far apart.
+const ROWS: usize = 16;
+const APART: usize = 8;
+
+/// Columns of which a group of registers has the elements, and elements of a lane in each group.
+const COLUMNS: usize = 8;
+const GROUP: usize = 4;
+
 /// Where a matrix lies.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MatrixDescriptor {
     at: SharedPtr,
     leading: u32,
@@ -179,7 +187,7 @@ impl Kind {
 type Operand = (Kind, MatrixDescriptor, bool);
 
 /// What is summed in.
-trait Sum: Copy {
+trait Sum: Copy + 'static {
     const ZERO: Self;
 
     /// Adds the sum of an instruction's products: of integers it is exact.
@@ -223,76 +231,120 @@ fn multiply_integers(d: &mut [i32], add: bool, a: Operand, b: Operand) {
 /// Adds the product to the thread's elements, by instructions of that K.
 #[inline(always)]
 #[track_caller]
-fn multiply_by<S: Sum, const K: usize>(
+fn multiply_by<S: Sum, const K: usize>(d: &mut [S], add: bool, (a_kind, a, a_transposed): Operand, b: Operand) {
+    a.check();
+    if let Some(lanes) = meet::<S, K>(d, add, (Some(a), [0; 4]), b) {
+        let first = linear_thread_idx() / 32 % 4 * ROWS as u32;
+        let numbers = |first| array::from_fn(|row| first + row as u32);
+        let low = a.lines::<K, APART, ROWS>(a_kind, a_transposed, numbers(first));
+        let high = a.lines::<K, APART, ROWS>(a_kind, a_transposed, numbers(first + APART as u32));
+        multiply_rows(&lanes, &[low, high], b);
+    }
+}
+
+/// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it have all of these.
+#[track_caller]
+fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_transposed): (MatrixDescriptor, bool)) {
+    let b = (kind, b, b_transposed);
+    match kind {
+        Kind::Tf32 => {
+            if let Some(lanes) = meet::<_, 8>(d, add, (None, a), b) {
+                let element = |far, row, k| f32::from_bits(lanes.word(far, row, k % 4, k / 4) & !0x1fff);
+                let rows = array::from_fn(|far| array::from_fn(|row| array::from_fn(|k| element(far, row, k))));
+                multiply_rows::<_, 8>(&lanes, &rows, b);
+            }
+        }
+        _ => {
+            if let Some(lanes) = meet::<_, 16>(d, add, (None, a), b) {
+                let half = |far, row, k: usize| (lanes.word(far, row, k % 8 / 2, k / 8) >> (16 * (k % 2))) as u16;
+                let element = |far, row, k| kind.value(&half(far, row, k).to_le_bytes());
+                let rows = array::from_fn(|far| array::from_fn(|row| array::from_fn(|k| element(far, row, k))));
+                multiply_rows::<_, 16>(&lanes, &rows, b);
+            }
+        }
+    }
+}
+
+/// What each lane of a warp brings to an instruction.
+struct Warp<S> {
+    /// What it has of A, if that is in registers.
+    a: [[u32; 4]; 32],
+    /// Its elements of the sum, so many.
+    d: [*mut S; 32],
+    len: usize,
+}
+
+impl<S> Warp<S> {
+    /// Word `number` of A of lane `lane` of the four that have a row, or the row [`APART`] further on.
+    fn word(&self, far: usize, row: usize, lane: usize, number: usize) -> u32 {
+        self.a[row * 4 + lane][2 * number + far]
+    }
+}
+
+/// Waits for the other lanes of the warp. The last one gets what all have brought, and is to add the product to all sums: the
+/// others go on when it waits for something.
+#[inline(always)]
+#[track_caller]
+fn meet<S: Sum, const K: usize>(
     d: &mut [S],
     add: bool,
-    (a_kind, a, a_transposed): Operand,
-    (b_kind, b, b_transposed): Operand,
-) {
-    warpgroup();
-    a.check();
+    (a, of_a): (Option<MatrixDescriptor>, [u32; 4]),
+    (kind, b, _): Operand,
+) -> Option<Warp<S>> {
+    let number = warpgroup();
     b.check();
     if !add {
         d.fill(S::ZERO);
     }
-    let thread = linear_thread_idx();
-    let row = thread / 32 % 4 * 16 + thread % 32 / 4;
-    let ([low], [high]) = (
-        a.lines::<_, _, 2>(a_kind, a_transposed, [row]),
-        a.lines::<_, _, 2>(a_kind, a_transposed, [row + 8]),
-    );
-    multiply_rows::<S, K>(d, &[low, high], (b_kind, b, b_transposed));
-}
-
-/// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
-#[track_caller]
-fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_transposed): (MatrixDescriptor, bool)) {
-    warpgroup();
-    b.check();
-    if !add {
-        d.fill(0.0);
-    }
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let words = [
-        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[0], a[1])),
-        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[2], a[3])),
-    ];
-    // Word `number` of the lane of these four that has it, in row `row` or that 8 further on.
-    let word = |row: usize, lane: u32, number: usize| {
-        let lane = cuda_sim::lane() / 4 * 4 + lane;
-        (words[number].get(lane).unwrap_or_default() >> (32 * row)) as u32
+    cuda_sim::products(kind.operands(), (d.len() / GROUP * COLUMNS * K) as u64);
+    // What is the same for all, and what is a lane's own.
+    let own = ((a, b, d.len()), of_a, d.as_mut_ptr());
+    let mut met = None;
+    let keep = |lanes: &Lanes<_>| {
+        met = Some(*lanes);
+        [(); 32]
     };
-    let b = (kind, b, b_transposed);
-    match kind {
-        Kind::Tf32 => {
-            let element = |row, k: usize| f32::from_bits(word(row, k as u32 % 4, k / 4) & !0x1fff);
-            multiply_rows::<_, 8>(d, &array::from_fn(|row| array::from_fn(|k| element(row, k))), b);
-        }
-        _ => {
-            let half = |row, k: usize| (word(row, k as u32 % 8 / 2, k / 8) >> (16 * (k % 2))) as u16;
-            let element = |row, k| match kind {
-                Kind::F16 => half::f16::from_bits(half(row, k)).to_f32(),
-                _ => half::bf16::from_bits(half(row, k)).to_f32(),
-            };
-            multiply_rows::<_, 16>(d, &array::from_fn(|row| array::from_fn(|k| element(row, k))), b);
-        }
-    }
+    // SAFETY: it only keeps what all have given.
+    unsafe { cuda_sim::exchange_with("wgmma", u32::MAX, own, keep) };
+    let lanes = met?;
+    let lanes: [_; 32] = array::from_fn(|lane| lanes.get(lane as u32).unwrap_or(own));
+    assert!(
+        lanes.iter().all(|(same, ..)| *same == own.0),
+        "lanes of a warp of warpgroup {number} come to a matrix instruction with other matrices than one another"
+    );
+    Some(Warp {
+        a: array::map(lanes, |(_, a, _)| a),
+        d: array::map(lanes, |(.., d)| d),
+        len: d.len(),
+    })
 }
 
-/// Adds the product of the two rows of A of which the thread has elements.
+/// Adds the product of those rows of A.
 #[inline(always)]
 #[track_caller]
-fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_kind, b, b_transposed): Operand) {
-    cuda_sim::products(b_kind.operands(), 2 * (d.len() * K) as u64);
-    let column = linear_thread_idx() % 4 * 2;
-    for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
-        let first = 8 * group + column;
-        let columns = b.lines::<K, 2, 4>(b_kind, b_transposed, [first, first + 1]);
-        for (j, column) in columns.iter().enumerate() {
-            for (i, row) in rows.iter().enumerate() {
-                let products = row.iter().zip(column).map(|(a, b)| a * b);
-                let d = &mut d[2 * i + j];
-                *d = d.plus(products.sum::<f32>());
+fn multiply_rows<S: Sum, const K: usize>(
+    warp: &Warp<S>,
+    rows: &[[[f32; K]; APART]; ROWS / APART],
+    (kind, b, transposed): Operand,
+) {
+    for group in 0..warp.len / GROUP {
+        let columns = array::from_fn(|column| (group * COLUMNS + column) as u32);
+        let columns = b.lines::<K, COLUMNS, { 2 * COLUMNS }>(kind, transposed, columns);
+        let lines: [[f32; COLUMNS]; K] = array::from_fn(|k| array::from_fn(|column| columns[column][k]));
+        for (far, rows) in rows.iter().enumerate() {
+            for (row, a) in rows.iter().enumerate() {
+                let mut products = [-0.0; COLUMNS];
+                for (a, line) in a.iter().zip(&lines) {
+                    products.iter_mut().zip(line).for_each(|(sum, b)| *sum += a * b);
+                }
+                for (column, products) in products.into_iter().enumerate() {
+                    let (lane, number) = (row * 4 + column / 2, group * GROUP + 2 * far + column % 2);
+                    // SAFETY: the lane has come to this instruction with so many elements, and waits there.
+                    unsafe {
+                        let element = warp.d[lane].add(number);
+                        element.write(element.read().plus(products));
+                    }
+                }
             }
         }
     }

@@ -491,6 +491,21 @@ fn misuse_is_a_fault() {
         message.starts_with("access out of bounds of the block's shared memory: 16 bytes"),
         "{message}"
     );
+    // The lanes of a warp take one instruction: with the same matrices, and all of them.
+    let odd = || thread::thread_idx_x() % 2;
+    assert_eq!(
+        fault(128, &|| multiply(tile().subarray(odd() as usize * 512, 64 * 64), 1024)),
+        "lanes of a warp of warpgroup 0 come to a matrix instruction with other matrices than one another"
+    );
+    let message = fault(128, &|| {
+        if thread::thread_idx_x() != 40 {
+            multiply(tile(), 1024);
+        }
+    });
+    assert_eq!(
+        message,
+        "`wgmma` with mask 0xffffffff not reached by all its lanes: lane 8, thread (40, 0, 0), has exited"
+    );
 }
 
 /// One thread which has waited knows that all of its warpgroup have read.
