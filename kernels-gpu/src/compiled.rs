@@ -44,8 +44,8 @@ pub use products::{
     AcrossGemm, AcrossParams, AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues,
     DmmaParams, FinishSums, FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams,
     GroupedGemm, HopperGemm, HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber,
-    ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm,
-    WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
+    ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, SumParts, SumPartsParams,
+    Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
 pub use rows::{
     CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, SearchSortedParams, Sort,

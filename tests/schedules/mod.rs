@@ -201,7 +201,7 @@ families! {
         convolve_depthwise_patches convolve_groups_mma convolve_mma convolve_patches_wgmma convolve_tiled
         convolve_weights_mma convolve_weights_wgmma convolve_wgmma convolve_wgmma_across;
     products by products::products, on [PLAIN]: gemm;
-    vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
+    vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums sum_parts;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:
         gemm_turing gemm_mma gemm_wgmma gemm_wgmma_across;
     products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice:

@@ -5,7 +5,8 @@ use std::any::Any;
 
 use cuda_std::Slice;
 use cuda_std::param::ByValue;
-use kernels_gpu::compiled::FinishSums;
+use kernels_gpu::compiled::{FinishSums, SumParts};
+use kernels_gpu::matmul::epilogue::parts::MOST_PARTS;
 use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
@@ -143,9 +144,9 @@ pub trait Passed<W: Num>: EpilogueOp<W> + ByValue<Head = Self> {}
 impl<W: Num, F: EpilogueOp<W> + ByValue<Head = F>> Passed<W> for F {}
 
 /// Numbers whose sums in memory can be finished.
-pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums {}
+pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums + SumParts {}
 
-impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums> Finished for T {}
+impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums + SumParts> Finished for T {}
 
 /// Sums in memory, as an argument.
 pub(super) struct Sums<A> {
@@ -173,7 +174,7 @@ pub(super) fn width_of<C: Num>() -> usize {
 
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
 /// output.
-pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
+pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: Passed<C::Scalar>>(
     sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
     stream: &Stream,
@@ -181,6 +182,16 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
     finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
+    let (beta, plan) = (finish.beta, finish.plan());
+    if finish.only_scales()
+        && beta == C::Scalar::ZERO
+        && let Some((config, [parts, rows, n, pitch])) = alone::<C, _>(&sums, of)
+    {
+        let args = (sums.memory, out, parts, rows, n, pitch);
+        // SAFETY: the kernel's contract: the sums, in memory of their own, have the elements of all products in each part, and the
+        // output has their shape.
+        return unsafe { stream.launch_unchecked::<<C as SumParts>::Kernel>(&config, args) };
+    }
     let shape = SumsShape {
         parts: sums.parts,
         batch,
@@ -190,28 +201,47 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
     };
     // Many parts by several threads. Blocks along a row as far as there are columns, of whole warps.
     let groups = match shape.parts {
-        ..=8 => 1,
+        ..=MOST_PARTS => 1,
         parts => parts.div_ceil(4).next_power_of_two().min(16),
     };
-    let width = width(size_of::<C::Wide>());
-    let along = n.div_ceil(width).next_power_of_two().min(THREADS / groups);
-    let rows = THREADS / groups / along;
+    let (along, rows) = block::<C>(n, groups);
     let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
     let grid = (
-        blocks(n, along * width, i32::MAX as usize),
+        blocks(n, along * width_of::<C>(), i32::MAX as usize),
         blocks(m, rows, u16::MAX.into()),
         blocks(batch, 1, u16::MAX.into()),
     );
     let config = LaunchConfig::new(grid, (along as u32, rows as u32, groups as u32));
-    let (beta, plan) = (finish.beta, finish.plan());
     let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
     unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args) }
 }
 
+/// Threads of a block along a row of `n` columns, and the rows it has with so many threads for each column.
+fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
+    let along = n.div_ceil(width_of::<C>()).next_power_of_two().min(THREADS / groups);
+    (along, THREADS / groups / along)
+}
+
+/// The launch and the numbers that add up a few parts, and do nothing else: `None` where they are not few, lie otherwise, or are too
+/// many for 32 bits.
+fn alone<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u32; 4])> {
+    let (&GemmShape { batch, m, n, .. }, [product, pitch, column]) = (of, sums.strides);
+    let is_dense = column == 1 && pitch.is_multiple_of(width_of::<C>()) && (batch == 1 || product == m * pitch);
+    let rows = batch.checked_mul(m)?;
+    let all = rows.checked_mul(pitch)?.checked_mul(sums.parts)?;
+    let (along, of_block) = block::<C>(n, 1);
+    let grid = (n.div_ceil(along * width_of::<C>()), rows.div_ceil(of_block));
+    if !(2..=MOST_PARTS).contains(&sums.parts) || !is_dense || u32::try_from(all).is_err() || grid.1 > u16::MAX.into() {
+        return None;
+    }
+    let config = LaunchConfig::new((grid.0 as u32, grid.1 as u32), (along as u32, of_block as u32));
+    Some((config, [sums.parts, rows, n, pitch].map(|number| number as u32)))
+}
+
 /// Has `sum` compute the sums, scaled by alpha, into memory of their own, and finishes them.
-pub(super) fn finish_after<C: Finished + Num<Wide = f32> + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
+pub(super) fn finish_after<C: Finished + Num<Wide = f32> + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,

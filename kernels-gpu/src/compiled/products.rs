@@ -93,6 +93,22 @@ pub type FinishSumsParams<C, F = Activation> = (
     &'static [C],
 );
 
+/// The parameters of [`sum_parts`](fn@epilogue::parts::sum_parts).
+pub type SumPartsParams<C> = (
+    Slice<'static, <C as Num>::Wide>,
+    SliceMut<'static, C>,
+    u32,
+    u32,
+    u32,
+    u32,
+);
+
+/// Numbers of whose sums few parts are added up.
+pub trait SumParts: Num {
+    /// What adds them up.
+    type Kernel: Kernel<Params = SumPartsParams<Self>>;
+}
+
 /// Numbers whose sums in memory are finished with the function `F`.
 ///
 /// Implemented by [`epilogue_kernels!`](crate::epilogue_kernels), as are [`HopperGemm`] and [`AmpereGemm`] with functions of
@@ -589,6 +605,10 @@ macro_rules! compiled {
     (@finish_sums $type:ty, _) => {
         impl FinishSums for $type {
             type Kernel = epilogue::finish_sums<$type>;
+        }
+
+        impl SumParts for $type {
+            type Kernel = epilogue::parts::sum_parts<$type>;
         }
     };
     (@bins $type:ty, $rule:ident) => {

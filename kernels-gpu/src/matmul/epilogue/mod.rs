@@ -18,6 +18,7 @@
 mod activation;
 mod fragment;
 mod op;
+pub mod parts;
 pub mod rows;
 
 use cuda_std::half::{bf16, f16};
