@@ -123,7 +123,7 @@ fn three_by_three<T: Channel>() {
     for width in [1, 2, 3, 7, 8, 9, 12, 16, 20, 33, 129, 257] {
         check::<T>([3, width, 1], &weights);
     }
-    for (height, width) in [(1, 8), (2, 8), (5, 8), (67, 8), (35, 9), (70, 16)] {
+    for (height, width) in [(1, 8), (2, 8), (5, 8), (67, 8), (35, 9), (70, 16), (1, 32)] {
         check::<T>([height, width, 1], &weights);
     }
     for width in [1031, 1032, 2064] {

@@ -57,6 +57,20 @@ pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
     machine::round_to_bytes(values, scale)
 }
 
+/// [`round_to_bytes`] of `values` of which none is NaN, by a `scale` of at least 2⁻⁸: half the instructions. The kernel says that it is for
+/// compute capability 7.5 (`arch = "sm_75"`), whose instruction this is.
+///
+/// ```
+/// use cuda_std::bits::round_sums_to_bytes;
+///
+/// assert_eq!(round_sums_to_bytes([0.499_999_97, 0.5, -0.6, 254.5], 1.0), 0xff_00_01_00);
+/// assert_eq!(round_sums_to_bytes([f32::NEG_INFINITY, f32::INFINITY, 510.8, 600.0], 0.5), 0xff_ff_ff_00);
+/// ```
+#[inline(always)]
+pub fn round_sums_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    machine::round_sums_to_bytes(values, scale)
+}
+
 /// [`round_to_bytes`] for two numbers of 16 bits, the first in the lower half, and a scale of 1.
 ///
 /// ```

@@ -5,7 +5,7 @@ use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::blur::filter::{ROWS, THREADS};
 use kernels_gpu::blur::filter_3x3::{Weights3x3, filter_3x3};
-use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, filter_3x3_lines};
+use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, blocks, filter_3x3_lines};
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius, resident_threads};
@@ -72,12 +72,12 @@ impl<T: Pixel> Call3x3<'_, T> {
             && self.out.address().is_multiple_of(bytes)
     }
 
-    /// Strips of at most `most` rows, and of at least two for each of `parts`: short where the picture is too small to give threads enough
-    /// to do. `columns` are those of a thread.
-    fn strips(&self, columns: usize, parts: usize, most: usize) -> (LaunchConfig, u32) {
+    /// Strips of at most `most` rows, and of at least two for each of `parts`: short where the picture is too small to give the `resident`
+    /// threads enough to do. `columns` are those of a thread.
+    fn strips(&self, columns: usize, parts: usize, most: usize, resident: usize) -> (LaunchConfig, u32) {
         let (height, width, _) = self.picture.raw_dim().into_pattern();
         let across = width.div_ceil(columns * THREADS).next_multiple_of(parts);
-        let rows = across * THREADS * height / resident_threads(self.picture.stream());
+        let rows = across * THREADS * height / resident;
         let rows = rows.clamp(2 * parts, most).max(height.div_ceil(MAX_GRID_Y));
         let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
         (LaunchConfig::new(blocks, THREADS as u32), rows as u32)
@@ -88,7 +88,12 @@ impl<T: Pixel> Call3x3<'_, T> {
 pub fn bytes(call: Call3x3<'_, u8>) -> Result<()> {
     let scaled = scaled(call.weights, BYTE_EXPONENT);
     match scaled.filter(|_| call.begins_at_vectors(16)) {
-        Some(weights) => by_lines::<u8, filter_3x3_lines<u8, 16>>(call, weights, 16 / APART, 128),
+        Some(weights) => {
+            // Instructions are the limit: a strip's first two rows count, so that strips are as long as those that run at a time allow.
+            let multiprocessors = call.picture.stream().backend().properties().multiprocessors as usize;
+            let resident = multiprocessors * blocks(16) * THREADS;
+            by_lines::<u8, filter_3x3_lines<u8, 16>>(call, weights, 16 / APART, 128, resident)
+        }
         None => of_any_width::<u8, filter_3x3<u8, 8>>(call),
     }
 }
@@ -105,7 +110,8 @@ pub fn floats(call: Call3x3<'_, f32>) -> Result<()> {
         weights: call.weights,
         scale: 1.0,
     };
-    by_lines::<f32, filter_3x3_lines<f32, 4>>(call, weights, 4 / APART, 8)
+    let resident = resident_threads(call.picture.stream());
+    by_lines::<f32, filter_3x3_lines<f32, 4>>(call, weights, 4 / APART, 8, resident)
 }
 
 /// The weights times a power of two, and what the sums of pixels times 2 to the power of `exponent` are then to be multiplied by.
@@ -113,6 +119,9 @@ pub fn floats(call: Call3x3<'_, f32>) -> Result<()> {
 /// The largest weight becomes at least 2¹²⁶, so that each product with a byte, which is below 2⁻¹²⁵ when it is scaled, is less than 4.
 /// Others are at least 2⁻¹⁰⁰ of it, or 0: their products with bytes are multiples of 2⁻¹⁴⁹, the least `f32`, and so is each sum. The bits
 /// of all are thus those without a scale, where no sum overflows, as weights are below 2¹¹². There is none if they are not so.
+///
+/// Sums are multiplied by at least 2⁻⁸, as rounding wants it: weights that are all small do not become as large. Then the least normal
+/// number still becomes 2¹⁵ for bytes, and its products are such multiples.
 fn scaled(weights: [f32; 9], exponent: i32) -> Option<ScaledWeights> {
     let magnitudes = weights.map(f32::abs);
     let largest = magnitudes.into_iter().fold(0.0, f32::max);
@@ -121,7 +130,7 @@ fn scaled(weights: [f32; 9], exponent: i32) -> Option<ScaledWeights> {
         return None;
     }
     let power_of_two = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << 52);
-    let by = 126 - (largest.to_bits() >> 23) as i32 + 127;
+    let by = Ord::min(126 - (largest.to_bits() >> 23) as i32 + 127, 8 - exponent);
     Some(ScaledWeights {
         weights: weights.map(|weight| (f64::from(weight) * power_of_two(by)) as f32),
         scale: power_of_two(-exponent - by) as f32,
@@ -242,7 +251,7 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
 
 /// By the kernel for rows of any width.
 fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(call: Call3x3<'_, T>) -> Result<()> {
-    let (config, rows) = call.strips(T::FILTERED, 1, 32);
+    let (config, rows) = call.strips(T::FILTERED, 1, 32, resident_threads(call.picture.stream()));
     let (picture, weights, (border, constant)) = (call.picture, call.weights, call.border);
     let (height, width, _) = picture.raw_dim().into_pattern();
     let weights = Weights3x3 { weights };
@@ -250,14 +259,16 @@ fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(call: Call
     picture.stream().launch::<K>(&config, args)
 }
 
-/// By the kernel for scaled pixels, in strips of at most `most` rows, which it takes in `parts` where rows begin at vectors.
+/// By the kernel for scaled pixels, of which `resident` threads run at a time, in strips of at most `most` rows, which it takes in `parts`
+/// where rows begin at vectors.
 fn by_lines<T: Pixel, K: SafeKernel<Params = FilterLinesParams<T>>>(
     call: Call3x3<'_, T>,
     weights: ScaledWeights,
     parts: usize,
     most: usize,
+    resident: usize,
 ) -> Result<()> {
-    let (config, rows) = call.strips(APART, parts, most);
+    let (config, rows) = call.strips(APART, parts, most, resident);
     let (picture, (border, constant)) = (call.picture, call.border);
     let (height, width, _) = picture.raw_dim().into_pattern();
     let args = (picture, width, height, rows, border, weights, constant, call.out);

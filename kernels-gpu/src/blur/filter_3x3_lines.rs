@@ -12,6 +12,7 @@ use cuda_std::prelude::*;
 use super::border::{source, split};
 use super::filter::THREADS;
 use super::sample::Scaled;
+use crate::pixel::Pixel;
 
 /// The columns of a thread where a warp's lanes have them in turn.
 pub const APART: usize = 4;
@@ -23,7 +24,7 @@ pub const BYTE_EXPONENT: i32 = <u8 as Scaled<16>>::EXPONENT;
 const LANES: usize = 32;
 
 /// The blocks that a multiprocessor is to have room for: as many as leave registers enough for `v` columns.
-const fn blocks(v: usize) -> usize {
+pub const fn blocks(v: usize) -> usize {
     if v >= 8 { 5 } else { 8 }
 }
 
@@ -121,6 +122,10 @@ trait Columns<const V: usize> {
     /// Its pixels in a row, and those beside them, as they are loaded.
     type Row: Copy;
 
+    /// Whether the last row of a strip below which the border has none is left to [`Task::set`]: then the next row is loaded without a branch,
+    /// which took twelve instructions a row.
+    const LEAVES_LAST: bool;
+
     /// The pixels of the row that begins at `start`, or constants without a row.
     ///
     /// # Safety
@@ -143,21 +148,32 @@ trait Columns<const V: usize> {
 struct Together<'a, T> {
     picture: Picture<'a, T>,
     first: usize,
-    beside: [Option<usize>; 2],
+    /// Where the words begin that have the pixels beside them, or others.
+    beside: [usize; 2],
+    /// Which pixels of their words these are.
+    selectors: [u32; 2],
 }
 
 impl<'a, T: Copy + bytemuck::Pod> Together<'a, T> {
-    /// The `count` columns from `first` on.
+    /// The `V` columns from `first` on.
     ///
     /// # Safety
     ///
     /// The picture has them, and in each of its rows, as in each that is stored, they begin at a vector of so many.
     #[inline(always)]
-    unsafe fn new(picture: Picture<'a, T>, first: usize, count: usize) -> Self {
+    unsafe fn new<const V: usize>(picture: Picture<'a, T>, first: usize) -> Self
+    where
+        T: Scaled<V>,
+    {
+        let beside = picture.beside(first, V);
         Self {
             picture,
             first,
-            beside: picture.beside(first, count),
+            beside: beside.map(|column| {
+                let column = column.unwrap_or(first);
+                column - column % (4 / size_of::<T>())
+            }),
+            selectors: beside.map(T::selector),
         }
     }
 }
@@ -168,31 +184,36 @@ fn pinned(value: f32) -> f32 {
     f32::from_bits(hint::pinned(value.to_bits()))
 }
 
-/// Pixels side by side, and those beside them.
+/// Pixels side by side, and the words that have those beside them.
 #[derive(Clone, Copy)]
-struct Pixels<T, M> {
-    left: T,
+struct Pixels<M> {
+    left: u32,
     middle: M,
-    right: T,
+    right: u32,
 }
 
 impl<T: Scaled<V>, const V: usize> Columns<V> for Together<'_, T> {
     type Pixel = T;
-    type Row = Pixels<T, T::Words>;
+    type Row = Pixels<T::Words>;
+
+    const LEAVES_LAST: bool = size_of::<T>() < 4;
 
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load(&self, start: Option<usize>) -> Self::Row {
-        let constant = self.picture.constant;
         let Some(start) = start else {
+            let word = self.picture.constant.repeated();
             return Pixels {
-                left: constant,
-                middle: bytemuck::cast([constant; V]),
-                right: constant,
+                left: word,
+                middle: bytemuck::cast([self.picture.constant; V]),
+                right: word,
             };
         };
+        let pixels = self.picture.pixels;
         // SAFETY (of both): the row's, as promised.
-        let [left, right] = self.beside.map(|column| unsafe { self.picture.get(start, column) });
-        let middle: [T; V] = unsafe { self.picture.pixels.load_vec_unchecked(start + self.first) };
+        let [left, right] = self
+            .beside
+            .map(|column| unsafe { T::load_word(pixels, start + column) });
+        let middle: [T; V] = unsafe { pixels.load_vec_unchecked(start + self.first) };
         Pixels {
             left,
             middle: bytemuck::cast(middle),
@@ -202,7 +223,9 @@ impl<T: Scaled<V>, const V: usize> Columns<V> for Together<'_, T> {
 
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn neighbours(&self, row: Self::Row) -> [[f32; V]; 3] {
-        let [left, right] = [row.left, row.right].map(|pixel| pinned(pixel.widen_one()));
+        let beside = |word, selector| pinned(T::one_of(word, self.picture.constant, selector));
+        let left = beside(row.left, self.selectors[0]);
+        let right = beside(row.right, self.selectors[1]);
         let middle = cuda_std::array::map(T::widen(row.middle), pinned);
         let lefts = cuda_std::array::from_fn(|i| if i == 0 { left } else { middle[i - 1] });
         let rights = cuda_std::array::from_fn(|i| if i + 1 == V { right } else { middle[i + 1] });
@@ -263,6 +286,8 @@ impl<T: Scaled<V>, const V: usize> Columns<V> for Apart<'_, T> {
     type Pixel = T;
     /// The last is the one beside the warp's.
     type Row = ([Apiece<T>; V], T);
+
+    const LEAVES_LAST: bool = false;
 
     /// Behind the last column is what the border has there.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -359,7 +384,10 @@ unsafe fn run<C: Columns<V>, const V: usize>(
     let (mut read, mut left) = (rows.first + rows.width, rows.count);
     let mut load_next = || {
         // The last once more, behind it: a branch without a load would keep what the registers had, and move it.
-        let start = if left > 1 { Some(read) } else { rows.below };
+        let mut start = if left > 1 { Some(read) } else { rows.below };
+        if C::LEAVES_LAST {
+            start = Some(start.unwrap_or(rows.first));
+        }
         read += rows.width;
         left -= 1;
         // SAFETY: one of the strip's rows, or the border's.
@@ -421,12 +449,55 @@ fn add<const V: usize>([left, middle, right]: &[[f32; V]; 3], sums: [f32; V], [a
     })
 }
 
+/// A picture that is filtered.
+struct Task<'a, T> {
+    picture: Picture<'a, T>,
+    height: usize,
+    weights: &'a ScaledWeights,
+    out: &'a SliceMut<'a, T>,
+}
+
+impl<T: Pixel> Task<'_, T> {
+    /// Sets one pixel, of any place.
+    ///
+    /// # Safety
+    ///
+    /// The picture and `out` have it, which no other thread accesses.
+    #[inline(always)]
+    unsafe fn set<const V: usize>(&self, x: usize, y: usize)
+    where
+        T: Scaled<V>,
+    {
+        let Picture { width, border, .. } = self.picture;
+        let place = |i: usize, n: usize| if i < n { Some(i) } else { source(border, i, n) };
+        let columns = [x.wrapping_sub(1), x, x + 1].map(|x| place(x, width));
+        let add_row = |y: usize, sum: f32, [a, b, c]: [f32; 3]| {
+            let start = place(y, self.height).map(|y| y * width);
+            let [left, middle, right] = columns.map(|column| {
+                // SAFETY: a row of the picture, which has the column.
+                let pixel = start.map_or(self.picture.constant, |start| unsafe {
+                    self.picture.get(start, column)
+                });
+                pixel.widen_one()
+            });
+            Float::mul_add(c, right, Float::mul_add(b, middle, Float::mul_add(a, left, sum)))
+        };
+        let [w0, w1, w2, w3, w4, w5, w6, w7, w8] = self.weights.weights;
+        let sum = add_row(y.wrapping_sub(1), 0.0, [w0, w1, w2]);
+        let sum = add_row(y, sum, [w3, w4, w5]);
+        let sum = add_row(y + 1, sum, [w6, w7, w8]);
+        let pixel = T::from_f32(sum * self.weights.scale);
+        // SAFETY: as promised.
+        unsafe { self.out.set_vec_unchecked(y * width + x, [pixel]) };
+    }
+}
+
 /// `out` is, for each pixel, the sum of the 3 × 3 around it times the weights, rounded as [`Pixel::from_f32`](crate::pixel::Pixel::from_f32).
 /// Beyond the edges lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. `pixels` and `out` hold `height`
 /// rows of `width` pixels, or nothing is done. Block `(i, j)`, of [`THREADS`] threads, treats the `rows` rows from row `rows j` on: if each
 /// row begins at a vector, `V` columns for each thread in one of `V / APART` parts of the rows, else [`APART`] columns by a warp's lanes in
 /// turn.
-#[kernel(T = [u8], V = [16]; T = [f32], V = [4], max_threads = THREADS, min_blocks = blocks(V))]
+#[kernel(T = [u8], V = [16]; T = [f32], V = [4], arch = "sm_75", max_threads = THREADS, min_blocks = blocks(V))]
 pub fn filter_3x3_lines<T: Scaled<V> + Scaled<APART>, const V: usize>(
     pixels: &[T],
     width: usize,
@@ -463,7 +534,19 @@ pub fn filter_3x3_lines<T: Scaled<V> + Scaled<APART>, const V: usize>(
         if let (true, Some(strip)) = (first < width, strip) {
             // SAFETY (of both): rows of the picture, which `out` has too, and columns of theirs, which are this thread's; each row begins
             // at a multiple of the vector, as the columns do.
-            unsafe { run::<_, V>(&Together::new(picture, first, V), &weights, &strip, &out) };
+            unsafe { run::<_, V>(&Together::new::<V>(picture, first), &weights, &strip, &out) };
+            if <Together<'_, T> as Columns<V>>::LEAVES_LAST && strip.below.is_none() {
+                let task = Task {
+                    picture,
+                    height,
+                    weights: &weights,
+                    out: &out,
+                };
+                for x in first..first + V {
+                    // SAFETY: a pixel of this thread's.
+                    unsafe { task.set::<V>(x, height - 1) };
+                }
+            }
         }
     } else {
         let first = (block * THREADS + (thread & !(LANES - 1))) * APART;

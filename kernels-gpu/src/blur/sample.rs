@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Neighbours of a picture that a thread of a filter has, as floats and back.
 
-use cuda_std::bits::{byte_perm, round_to_bytes, round_to_halves};
+use cuda_std::bits::{byte_perm, round_sums_to_bytes, round_to_bytes, round_to_halves};
+use cuda_std::prelude::*;
 
 use crate::pixel::Pixel;
 
@@ -91,6 +92,22 @@ pub trait Scaled<const V: usize>: Pixel {
     /// One, in the same way.
     fn widen_one(self) -> f32;
 
+    /// A word of this number.
+    fn repeated(self) -> u32;
+
+    /// The word that begins with number `at`.
+    ///
+    /// # Safety
+    ///
+    /// There is one, and it is aligned.
+    unsafe fn load_word(numbers: &[Self], at: usize) -> u32;
+
+    /// What names number `at` in its word for [`one_of`](Self::one_of), or none.
+    fn selector(at: Option<usize>) -> u32;
+
+    /// The number of `word` that `selector` names, or `otherwise`, in the same way.
+    fn one_of(word: u32, otherwise: Self, selector: u32) -> f32;
+
     /// Each of the sums times `scale`, a power of two, as [`Pixel::from_f32`].
     fn round(sums: [f32; V], scale: f32) -> Self::Words;
 }
@@ -108,6 +125,28 @@ impl Scaled<4> for f32 {
     #[inline(always)]
     fn widen_one(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    fn repeated(self) -> u32 {
+        self.to_bits()
+    }
+
+    #[inline(always)]
+    unsafe fn load_word(numbers: &[f32], at: usize) -> u32 {
+        // SAFETY: as promised.
+        let [word] = unsafe { numbers.load_vec_unchecked::<1>(at) };
+        word.to_bits()
+    }
+
+    #[inline(always)]
+    fn selector(at: Option<usize>) -> u32 {
+        if at.is_some() { 0x3210 } else { 0x7654 }
+    }
+
+    #[inline(always)]
+    fn one_of(word: u32, otherwise: f32, selector: u32) -> f32 {
+        f32::from_bits(byte_perm(word, otherwise.to_bits(), selector))
     }
 
     #[inline(always)]
@@ -135,9 +174,30 @@ macro_rules! bytes {
                 f32::from_bits(u32::from(self) << 16)
             }
 
+            #[inline(always)]
+            fn repeated(self) -> u32 {
+                u32::from(self) * 0x0101_0101
+            }
+
+            #[inline(always)]
+            unsafe fn load_word(numbers: &[u8], at: usize) -> u32 {
+                // SAFETY: as promised.
+                bytemuck::cast(unsafe { numbers.load_vec_unchecked::<4>(at) })
+            }
+
+            #[inline(always)]
+            fn selector(at: Option<usize>) -> u32 {
+                0x4044 + (at.map_or(5, |at| at as u32 % 4) << 8)
+            }
+
+            #[inline(always)]
+            fn one_of(word: u32, otherwise: u8, selector: u32) -> f32 {
+                f32::from_bits(byte_perm(word, u32::from(otherwise) << 8, selector))
+            }
+
             #[cfg_attr(target_arch = "nvptx64", inline(always))]
             fn round(sums: [f32; $count], scale: f32) -> Self::Words {
-                cuda_std::array::from_fn(|i| round_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j]), scale))
+                cuda_std::array::from_fn(|i| round_sums_to_bytes(cuda_std::array::from_fn(|j| sums[4 * i + j]), scale))
             }
         }
     )*};

@@ -58,6 +58,8 @@ unsafe extern "C" {
     fn idp4a_u_u(a: u32, b: u32, c: u32) -> u32;
     #[link_name = "llvm.nvvm.add.rm.f"]
     fn add_rm(a: f32, b: f32) -> f32;
+    #[link_name = "llvm.nvvm.fma.rm.f"]
+    fn fma_rm(a: f32, b: f32, c: f32) -> f32;
     #[link_name = "llvm.nvvm.membar.cta"]
     fn membar_cta();
     #[link_name = "llvm.nvvm.membar.gl"]
@@ -426,6 +428,33 @@ pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
     byte_perm(low, high, 0x7632)
         .wrapping_mul(255)
         .wrapping_add(byte_perm(low, high, 0x5410))
+}
+
+/// [`round_sums_to_bytes`](crate::bits::round_sums_to_bytes): as multiples of 2⁻⁸, a half added and rounded down, numbers are the bits of
+/// floats below the least normal one. As integers they are in order, negative ones far below 0, so that halves of words saturate as bytes
+/// are to, in their upper byte.
+#[inline(always)]
+pub fn round_sums_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    let scale = scale * f32::from_bits(1 << 8);
+    let [a, b, c, d] = values.map(|value| {
+        // SAFETY: registers only.
+        unsafe { fma_rm(value, scale, f32::from_bits(1 << 7)) }.to_bits()
+    });
+    byte_perm(saturated_halves(a, b), saturated_halves(c, d), 0x7531)
+}
+
+/// Two signed numbers as the nearest ones of 16 bits without a sign, the first in the lower half.
+#[inline(always)]
+fn saturated_halves(low: u32, high: u32) -> u32 {
+    let halves;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "cvt.pack.sat.u16.s32 {0}, {1}, {2};",
+            out(reg32) halves, in(reg32) high, in(reg32) low, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    halves
 }
 
 /// [`round_to_halves`](crate::bits::round_to_halves), as for bytes; what is clamped to 1 becomes the greatest by a minimum.

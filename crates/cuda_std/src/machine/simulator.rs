@@ -563,6 +563,13 @@ pub fn round_to_bytes(values: [f32; 4], scale: f32) -> u32 {
     u32::from_le_bytes(values.map(|value| half_up(value * scale) as u8))
 }
 
+/// [`round_sums_to_bytes`](crate::bits::round_sums_to_bytes)
+#[cfg_attr(not(debug_assertions), inline)]
+pub fn round_sums_to_bytes(values: [f32; 4], scale: f32) -> u32 {
+    debug_assert!(scale >= 1.0 / 256.0 && !values.iter().any(|value| value.is_nan()));
+    round_to_bytes(values, scale)
+}
+
 /// [`round_to_halves`](crate::bits::round_to_halves)
 #[cfg_attr(not(debug_assertions), inline)]
 pub fn round_to_halves(values: [f32; 2]) -> u32 {
