@@ -96,7 +96,7 @@ const UNARY: &[Case] = &[
     ("tanh", Float::tanh, f64::tanh, 2.0),
     ("sigmoid", Float::sigmoid, |x| 1.0 / (1.0 + (-x).exp()), 3.0),
     ("erf", Float::erf, libm::erf, 1.5),
-    ("erfc", Float::erfc, libm::erfc, 3.5),
+    ("erfc", Float::erfc, libm::erfc, 3.0),
     ("floor", Float::floor, f64::floor, 0.0),
     ("ceil", Float::ceil, f64::ceil, 0.0),
     ("round", Float::round, f64::round, 0.0),

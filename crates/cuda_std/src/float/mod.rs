@@ -112,6 +112,7 @@ mod f32;
 mod f64;
 pub(crate) mod machine;
 pub mod narrow;
+mod normal;
 pub mod rare;
 mod remainder;
 
@@ -213,7 +214,7 @@ pub trait Float:
 
     /// The error function. f32: 1.5 ulp; f64: 1 ulp.
     fn erf(self) -> Self;
-    /// 1 − erf x, accurate in the tail too. f32: 3.5 ulp; f64: 4 ulp.
+    /// 1 − erf x, accurate in the tail too. f32: 3 ulp; f64: 4 ulp.
     fn erfc(self) -> Self;
 
     /// The largest integer not above x.

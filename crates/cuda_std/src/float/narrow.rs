@@ -3,7 +3,7 @@
 //! rounded to 16 bits.
 //!
 //! Results of [`Float`](super::Float)'s functions have 13 bits more than an `f16` shows, and their arguments may be what no
-//! `f16` is. These take 352 instructions of PTX together in place of 593, [`exp`] 13 and 19, [`erf`] 18 and 42, and all but
+//! `f16` is. These take 352 instructions of PTX together in place of 593 when they were written, and all but
 //! [`sqrt`] and [`acos`] no branch: shorter polynomials, or quotients of two, and no subnormal numbers. They are arithmetic of
 //! f32 like the others, with the same bits on a GPU and on the simulated one.
 //!

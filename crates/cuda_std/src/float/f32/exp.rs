@@ -70,6 +70,13 @@ pub fn split(x: f32, more: f32) -> (f32, Exponent) {
     (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), exponent)
 }
 
+/// [`split`] for −120 ≤ x ≤ 0 and NaN.
+#[inline(always)]
+pub fn split_negative(x: f32) -> (f32, Exponent) {
+    let (n, exponent) = Exponent::nearest(x, LOG2_E, 0.0);
+    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), exponent)
+}
+
 /// (e^r − 1) / r for |r| ≤ 0.35, with an error of 2^-28 relative to e^r / r before rounding.
 ///
 /// The coefficients are positive, so that r = +∞ gives +∞.

@@ -6,8 +6,9 @@
 //! 40 bits: log2 m = u (c1 + c3 v + v² P(v)) with u = (m − 1) / (m + 1) and v = u², the first two
 //! terms in two floats each.
 
-use super::super::machine::single::fma;
+use super::super::machine::single::{self, fma};
 use super::super::machine::{recip_of_normal, sqrt_of_normal};
+use super::super::normal::select;
 use super::exp::{Exponent, exp2_polynomial, scale};
 use super::log::Split;
 
@@ -15,7 +16,7 @@ const TWO_M100: f32 = 7.888_609e-31;
 const TWO_32: f32 = 4_294_967_296.0;
 const TWO_64: f32 = TWO_32 * TWO_32;
 
-/// The sum of two floats, the second no larger than the first one's rounding error.
+/// The sum of two floats, the second little larger than the first one's rounding error.
 type Pair = (f32, f32);
 
 /// a + b, where |a| ≥ |b| or a = 0.
@@ -25,18 +26,11 @@ fn fast_two_sum(a: f32, b: f32) -> Pair {
     (sum, b - (sum - a))
 }
 
-/// a · b with its rounding error.
-#[inline(always)]
-fn two_product(a: f32, b: f32) -> Pair {
-    let product = a * b;
-    (product, fma(a, b, -product))
-}
-
-/// (a + a') (b + b') but for a' b'.
+/// (a + a') (b + b') but for a' b', as a product and what is to be added to it.
 #[inline(always)]
 fn pair_product(a: Pair, b: Pair) -> Pair {
-    let (high, low) = two_product(a.0, b.0);
-    fast_two_sum(high, fma(a.0, b.1, fma(a.1, b.0, low)))
+    let high = a.0 * b.0;
+    (high, fma(a.0, b.1, fma(a.1, b.0, fma(a.0, b.0, -high))))
 }
 
 /// log2 x for finite x > 0, with a relative error below 2^-34.
@@ -52,90 +46,76 @@ fn log2_pair(x: f32) -> Pair {
     let reciprocal = recip_of_normal(denominator);
     let quotient = f * reciprocal;
     let residue = fma(-quotient, rest, fma(-quotient, denominator, f));
-    let u = fast_two_sum(quotient, residue * reciprocal);
+    let u = (quotient, residue * reciprocal);
     let v = pair_product(u, u);
     let mut p = 2.880_67e-1;
     p = fma(p, v.0, 3.195_792_7e-1);
     p = fma(p, v.0, 4.122_151_4e-1);
     p = fma(p, v.0, 5.770_779e-1);
     // c3 + v P(v), then c1 + v (…), then u (…).
-    let (high, low) = fast_two_sum(C3.0, v.0 * p);
-    let (high, low) = pair_product(v, (high, low + C3.1));
+    let high = fma(v.0, p, C3.0);
+    let low = fma(v.0, p, C3.0 - high) + C3.1;
+    let (high, low) = pair_product(v, (high, low));
     let (sum, rest) = fast_two_sum(C1.0, high);
     let (high, low) = pair_product(u, (sum, rest + (low + C1.1)));
     let (sum, rest) = fast_two_sum(split.exponent(), high);
-    fast_two_sum(sum, rest + low)
+    (sum, rest + low)
 }
 
-/// |x|^(y + y') for finite x ≠ 0 and |y| ≤ 2^40.
+/// 2^(high + low); a number for NaN.
 #[inline(always)]
-fn magnitude(x: f32, y: Pair) -> f32 {
-    let (high, low) = pair_product(log2_pair(x.abs()), y);
-    let clamped = high.clamp(-160.0, 160.0);
+fn exp2_of_pair((high, low): Pair) -> f32 {
+    let clamped = high.max(-160.0).min(160.0);
     // Where it saturates the low part is noise.
-    let low = if clamped == high { low } else { 0.0 };
+    let low = select(clamped == high, low, 0.0);
     let (n, exponent) = Exponent::nearest(clamped, 1.0, 0.0);
     scale(exp2_polynomial((clamped - n) + low), exponent)
 }
 
-/// x^y for what `magnitude` leaves out, as C's pow has it: x is ±0 or ±∞ or NaN, y is not 0.
+/// `power` of finite x ≠ 0, else what C's pow has for x = ±0 and ±∞, but for the sign; and whether x is one of these, or NaN.
 #[inline(always)]
-fn power_of_limit(x: f32, y_negative: bool, y_odd: bool) -> f32 {
-    if x.is_nan() {
-        return x;
-    }
-    let grows = (x == 0.0) == y_negative;
-    let limit = if grows { f32::INFINITY } else { 0.0 };
-    if y_odd { limit.copysign(x) } else { limit }
+fn or_limit(x: f32, power: f32, y_negative: bool) -> (f32, bool) {
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    let limit = select((x == 0.0) == y_negative, f32::INFINITY, 0.0);
+    let special = x.abs().to_bits().wrapping_sub(1) >= INFINITY - 1;
+    (select(special, limit, power), special)
 }
 
+/// `power`, negative where x is and y is odd.
+#[inline(always)]
+fn with_sign(x: f32, power: f32, odd: bool) -> f32 {
+    f32::from_bits(power.to_bits() ^ (x.to_bits() & select(odd, 1 << 31, 0)))
+}
+
+/// As C's pow, without a branch.
 #[inline]
 pub fn powf(x: f32, y: f32) -> f32 {
     // Beyond 2^40 every x ≠ 1 has saturated.
     const LIMIT: f32 = 1_099_511_627_776.0;
-    if x == 1.0 || y == 0.0 {
-        return 1.0;
-    }
-    if x.is_nan() || y.is_nan() {
-        return f32::NAN;
-    }
-    // Floats of 2^24 and more are even integers.
-    let whole = y.abs() >= 16_777_216.0 || y == (y as i32) as f32;
-    let odd = whole && y.abs() < 16_777_216.0 && (y as i32) & 1 == 1;
-    let a = x.abs();
-    if a == 0.0 || a == f32::INFINITY {
-        return power_of_limit(x, y < 0.0, odd);
-    }
-    if a == 1.0 && y.abs() == f32::INFINITY {
-        return 1.0;
-    }
-    let power = magnitude(x, (y.clamp(-LIMIT, LIMIT), 0.0));
-    if x > 0.0 {
-        power
-    } else if !whole {
-        f32::NAN
-    } else if odd {
-        -power
-    } else {
-        power
-    }
+    let clamped = y.max(-LIMIT).min(LIMIT);
+    let (high, low) = log2_pair(x.abs());
+    let product = high * clamped;
+    let power = exp2_of_pair((product, fma(low, clamped, fma(high, clamped, -product))));
+    let (power, special) = or_limit(x, power, y < 0.0);
+    // Of floats of 2^24 and more, and of infinite ones, the half is an integer, too.
+    let whole = y == single::trunc(y);
+    let odd = whole & (0.5 * y != single::trunc(0.5 * y));
+    let power = with_sign(x, power, odd);
+    let undefined = (x.is_sign_negative() & !whole & !special) | x.is_nan() | y.is_nan();
+    let power = select(undefined, f32::NAN, power);
+    select((x == 1.0) | (y == 0.0), 1.0, power)
 }
 
 /// As `powf`, with all 32 bits of the exponent, which are more than an f32 holds.
 #[inline]
 pub fn powi(x: f32, n: i32) -> f32 {
-    if n == 0 {
-        return 1.0;
-    }
-    let odd = n & 1 == 1;
-    let a = x.abs();
-    if a == 0.0 || a == f32::INFINITY || x.is_nan() {
-        return power_of_limit(x, n < 0, odd);
-    }
     // The low half, of 16 bits, and the rest are floats.
     let low = n & 0xffff;
-    let power = magnitude(x, fast_two_sum((n - low) as f32, low as f32));
-    if x < 0.0 && odd { -power } else { power }
+    let exponent = fast_two_sum((n - low) as f32, low as f32);
+    let power = exp2_of_pair(pair_product(log2_pair(x.abs()), exponent));
+    let (power, _) = or_limit(x, power, n < 0);
+    let power = select(x.is_nan(), x, with_sign(x, power, n & 1 == 1));
+    select(n == 0, 1.0, power)
 }
 
 /// 1 / √x, of which both are rounded once. Small arguments are raised by 2^64, which is undone exactly.
@@ -153,30 +133,42 @@ pub fn rsqrt(x: f32) -> f32 {
     }
 }
 
-/// a^(-1/3) by two cubic Newton steps from a guess on the bits, without a division; then
-/// y = a (a^(-1/3))² and one correction of y.
+/// A third of n < 2^31, rounded down, without the shift that the compiler's own takes.
+#[inline(always)]
+pub fn third(n: u32) -> u32 {
+    ((u64::from(n) * 0x5555_5556) >> 32) as u32
+}
+
+/// a^(-1/3) for positive normal a, with a relative error of 2^-18.9: by one step of the fourth order from a guess on the bits.
+#[inline(always)]
+pub fn approximate_rcbrt(a: f32) -> f32 {
+    // Minus a third of the exponent; the constant makes the guess good to 3.5 %.
+    let guess = f32::from_bits(0x54a1_f60e_u32.wrapping_sub(third(a.to_bits())));
+    let error = fma(-(a * guess), guess * guess, 1.0);
+    // (1 − error)^(-1/3).
+    let mut p = 0.174_558_4;
+    p = fma(p, error, 0.223_736_69);
+    p = fma(p, error, 0.333_328_44);
+    p = fma(p, error, 0.999_998);
+    guess * p
+}
+
+/// y = a (a^(-1/3))² and one correction of y, without a division.
 #[inline]
 pub fn cbrt(x: f32) -> f32 {
-    let a = x.abs();
+    const TWO_96: f32 = TWO_32 * TWO_64;
+    const INFINITY: u32 = f32::INFINITY.to_bits();
     // Small arguments are raised by 2^96, or the correction would be made of subnormals.
-    let small = a < 3.552_713_7e-15;
-    let a = if small { a * 7.922_816_3e28 } else { a };
-    // Minus a third of the exponent; the constant makes the guess good to 4 %.
-    let mut r = f32::from_bits(0x54a1_f60e - a.to_bits() / 3);
-    for _ in 0..2 {
-        let error = fma(-(a * r), r * r, 1.0);
-        r = fma(r * error, fma(error, 2.0 / 9.0, 1.0 / 3.0), r);
-    }
-    let y = a * (r * r);
-    let (square, square_low) = two_product(y, y);
-    let residue = fma(-square_low, y, fma(-square, y, a));
-    let y = fma(residue * (1.0 / 3.0), r * r, y);
-    let y = if small { y * 2.328_306_4e-10 } else { y };
-    if a == 0.0 || a >= f32::INFINITY || a.is_nan() {
-        x
-    } else {
-        y.copysign(x)
-    }
+    let small = x.abs() < 3.552_713_7e-15;
+    let a = x.abs() * select(small, TWO_96, 1.0);
+    let r = approximate_rcbrt(a);
+    let square = r * r;
+    let y = a * square;
+    let residue = fma(-(y * y), y, a);
+    let y = fma(residue, square * (1.0 / 3.0), y);
+    let y = y * select(small, 1.0 / TWO_32, 1.0);
+    // Not of 0, ∞ and NaN.
+    select(a.to_bits().wrapping_sub(1) < INFINITY - 1, y.copysign(x), x)
 }
 
 /// Scaled by a power of two, so that no square overflows or loses bits.

@@ -10,6 +10,7 @@
 
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
+use super::super::normal::select;
 use super::exp::{ROUNDER, round_by};
 
 const FRAC_2_PI: f32 = core::f32::consts::FRAC_2_PI;
@@ -92,14 +93,6 @@ fn payne_hanek(x: f32, turn: u32) -> (u64, u32) {
     (u64::from(r.to_bits()) << 32 | u64::from(low.to_bits()), q)
 }
 
-/// a + b with its rounding error.
-#[inline(always)]
-fn two_sum(a: f32, b: f32) -> (f32, f32) {
-    let sum = a + b;
-    let of_b = sum - a;
-    (sum, (a - (sum - of_b)) + (b - of_b))
-}
-
 /// The reduction of any x; r is NaN for infinite x.
 #[inline(always)]
 fn reduce(x: f32) -> Reduced {
@@ -117,7 +110,8 @@ fn reduce(x: f32) -> Reduced {
     let first = fma(n, -FRAC_PI_2_1, x);
     let second = fma(n, -FRAC_PI_2_2, first);
     let r = fma(n, -FRAC_PI_2_3, second);
-    let (step, step_low) = two_sum(first, -second);
+    let step = first - second;
+    let step_low = (first - step) - second;
     let low = fma(n, -FRAC_PI_2_2, step) + step_low + fma(n, -FRAC_PI_2_3, second - r);
     Reduced { r, low, q }
 }
@@ -213,8 +207,9 @@ pub fn tan(x: f32) -> f32 {
     let t = fma(p, cube, r);
     // −1 / t, corrected for the rounding errors of r, t and the quotient. Where it is not asked for, t may be 0.
     let t_low = fma(p, cube, r - t) + low;
-    let inverse = -recip_of_normal(if q & 1 == 0 { 1.0 } else { t });
+    let turned = q & 1 != 0;
+    let inverse = -recip_of_normal(select(turned, t, 1.0));
     let error = fma(inverse, t_low, fma(inverse, t, 1.0));
     let corrected = fma(inverse, error, inverse);
-    if q & 1 == 0 { t } else { corrected }
+    select(turned, corrected, t)
 }
