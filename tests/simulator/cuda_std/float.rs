@@ -10,6 +10,8 @@
 
 use cuda_std::float::Float;
 
+#[path = "float/f64_hosts.rs"]
+mod f64_hosts;
 #[path = "float/f64_reference.rs"]
 mod f64_reference;
 

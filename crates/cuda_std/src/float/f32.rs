@@ -16,7 +16,7 @@ pub(super) mod exp;
 mod hyperbolic;
 mod inverse_trig;
 pub(super) mod log;
-mod power;
+pub(super) mod power;
 pub(super) mod trig;
 
 use inverse_trig::atan2;

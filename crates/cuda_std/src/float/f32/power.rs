@@ -62,10 +62,16 @@ fn log2_pair(x: f32) -> Pair {
     (sum, rest + low)
 }
 
+/// x in [−`most`, `most`], in two instructions; a number for NaN.
+#[inline(always)]
+fn limited(x: f32, most: f32) -> f32 {
+    single::minimum_number(single::maximum_number(x, -most), most)
+}
+
 /// 2^(high + low); a number for NaN.
 #[inline(always)]
 fn exp2_of_pair((high, low): Pair) -> f32 {
-    let clamped = high.max(-160.0).min(160.0);
+    let clamped = limited(high, 160.0);
     // Where it saturates the low part is noise.
     let low = select(clamped == high, low, 0.0);
     let (n, exponent) = Exponent::nearest(clamped, 1.0, 0.0);
@@ -92,7 +98,7 @@ fn with_sign(x: f32, power: f32, odd: bool) -> f32 {
 pub fn powf(x: f32, y: f32) -> f32 {
     // Beyond 2^40 every x ≠ 1 has saturated.
     const LIMIT: f32 = 1_099_511_627_776.0;
-    let clamped = y.max(-LIMIT).min(LIMIT);
+    let clamped = limited(y, LIMIT);
     let (high, low) = log2_pair(x.abs());
     let product = high * clamped;
     let power = exp2_of_pair((product, fma(low, clamped, fma(high, clamped, -product))));

@@ -9,7 +9,7 @@ use super::super::machine::double::fma;
 
 /// Adding this to |x| < 2^51 rounds x to an integer, which is then in the low bits of the mantissa; 2046 more, so that the
 /// integers that there are become positive.
-const ROUNDER: f64 = 6_755_399_441_055_744.0 + 2046.0;
+pub const ROUNDER: f64 = 6_755_399_441_055_744.0 + 2046.0;
 
 const LN_2_HI: f64 = 0.693_147_180_559_890_3;
 const LN_2_LO: f64 = 5.497_923_018_708_371e-14;
@@ -23,12 +23,51 @@ const CEILING: f64 = 710.0;
 pub fn exp(x: f64) -> f64 {
     let x = if x < FLOOR { FLOOR } else { x };
     let x = if x > CEILING { CEILING } else { x };
+    let (r, n) = split(x);
+    scale(1.0 + fma(r * r, quotient(r), r), n)
+}
+
+/// 2^x.
+#[inline]
+pub fn exp2(x: f64) -> f64 {
+    // As those of `exp`.
+    let x = if x < -1076.0 { -1076.0 } else { x };
+    let x = if x > 1025.0 { 1025.0 } else { x };
+    let shifted = x + ROUNDER;
+    scale(exp2_polynomial(x - (shifted - ROUNDER)), shifted.to_bits() as u32)
+}
+
+/// 2^f for |f| ≤ 1/2, with an error of 2^-59 relative to it before rounding.
+#[inline(always)]
+pub fn exp2_polynomial(f: f64) -> f64 {
+    let mut p = 2.748_651_595_798_935e-11;
+    p = fma(p, f, 4.477_045_391_421_244e-10);
+    p = fma(p, f, 7.053_690_992_380_687e-9);
+    p = fma(p, f, 1.017_791_059_183_287_4e-7);
+    p = fma(p, f, 1.321_548_981_952_316_3e-6);
+    p = fma(p, f, 1.525_273_420_953_128_6e-5);
+    p = fma(p, f, 0.000_154_035_303_900_838_64);
+    p = fma(p, f, 0.001_333_355_814_600_156_7);
+    p = fma(p, f, 0.009_618_129_107_629_944);
+    p = fma(p, f, 0.055_504_108_664_823_45);
+    p = fma(p, f, 0.240_226_506_959_100_7);
+    p = fma(p, f, core::f64::consts::LN_2);
+    fma(p, f, 1.0)
+}
+
+/// x = n ln 2 + r, and n + 2046, for x from `FLOOR` to `CEILING`.
+#[inline(always)]
+pub fn split(x: f64) -> (f64, u32) {
     let shifted = fma(x, core::f64::consts::LOG2_E, ROUNDER);
     let n = shifted - ROUNDER;
     let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
-    let p = 1.0 + fma(r * r, quotient(r), r);
-    // 2^n as two factors, the exponents of which are positive, so that the result is rounded once, as a subnormal number too.
-    let biased = shifted.to_bits() as u32;
+    (r, shifted.to_bits() as u32)
+}
+
+/// p 2^(`biased` − 2046), with 2^n as two factors, the exponents of which are positive, so that the result is rounded once, as a
+/// subnormal number too.
+#[inline(always)]
+pub fn scale(p: f64, biased: u32) -> f64 {
     let first = biased >> 1;
     p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
 }
@@ -85,7 +124,7 @@ pub fn expm1(x: f64) -> f64 {
 
 /// (e^r − 1 − r) / r² for |r| ≤ ln(2) / 2.
 #[inline(always)]
-fn quotient(r: f64) -> f64 {
+pub fn quotient(r: f64) -> f64 {
     let mut q = 2.501_194_208_668_984e-8;
     q = fma(q, r, 2.763_040_893_438_606_6e-7);
     q = fma(q, r, 2.755_754_716_087_652e-6);
@@ -100,6 +139,6 @@ fn quotient(r: f64) -> f64 {
 
 /// 2^(`biased` − 1023), of the eleven low bits.
 #[inline(always)]
-fn power_of_two(biased: u32) -> f64 {
+pub fn power_of_two(biased: u32) -> f64 {
     f64::from_bits(u64::from(biased << 20) << 32)
 }
