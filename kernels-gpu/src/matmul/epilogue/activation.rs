@@ -229,7 +229,7 @@ mod tests {
         value
     }
 
-    /// Each function in f64, with the relative precision of libm's `erfc`, `exp` and `tanh`.
+    /// Each function in f64, with the relative precision of `erfc`, `exp` and `tanh`.
     fn exact(activation: Activation, x: f64) -> f64 {
         let cubic = x + 0.044715 * x * x * x;
         let gate = match activation {

