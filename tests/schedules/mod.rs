@@ -201,9 +201,9 @@ families! {
         convolve_depthwise_patches convolve_groups_mma convolve_mma convolve_patches_wgmma convolve_tiled
         convolve_weights_mma convolve_weights_wgmma convolve_wgmma convolve_wgmma_across;
     products by products::products, on [PLAIN]: gemm;
-    vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums sum_parts;
+    vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:
-        gemm_turing gemm_mma gemm_wgmma gemm_wgmma_across;
+        gemm_turing gemm_mma gemm_wgmma gemm_wgmma_across sum_parts;
     products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice:
         gemm_simt align_lines gemm_dmma gemm_f64_mma;
     products_of_bytes by tensor_cores::bytes, on [TURING, AMPERE, ADA, HOPPER]:

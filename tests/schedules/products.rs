@@ -109,7 +109,6 @@ pub(super) fn products(run: &mut Run) {
 pub(super) fn vectors(run: &mut Run) {
     each_type!(run, matvec: f32 f64 i32 f16 bf16);
     each_type!(run, finish: f32 f64 i32 f16 bf16);
-    each_type!(run, in_parts: f32 f64 i32 f16 bf16);
 }
 
 /// Along rows and along columns, in one part and in several.
@@ -136,7 +135,7 @@ fn finish<T: Value + MatMul>(run: &mut Run) {
 }
 
 /// One tile and a long k, in parts that are only added up.
-fn in_parts<T: Value + MatMul>(run: &mut Run) {
+pub(super) fn in_parts<T: Value + MatMul>(run: &mut Run) {
     let operands = Operands::<T>::new(run, [9, 15, 700], "nn");
     run.keep(operands.a().matmul(&operands.b()));
 }

@@ -5,7 +5,7 @@ use ndarray::{Array1, Ix2, s};
 use warpsmith::ops::{MatMul, Precision, ScaledMul};
 use warpsmith::{DeviceArray, DeviceArrayRef, F8E4M3, F8E5M2, Result, bf16, f16};
 
-use super::products::{LAYOUTS, Operands, by_choices, by_choices_along, matmul};
+use super::products::{LAYOUTS, Operands, by_choices, by_choices_along, in_parts, matmul};
 use super::{ADA, AMPERE, HOPPER, MULTIPROCESSORS, Run, TURING, Value, each_type};
 
 pub(super) fn halves(run: &mut Run) {
@@ -33,7 +33,10 @@ pub(super) fn halves(run: &mut Run) {
         // More stages than there are, of what is read by ordinary loads.
         by_choices_along::<f32>(512, run, "tf32", &["tn"], &["wgmma 64 1"], tf32);
         across::<f16>(run, "nn");
-        across::<bf16>(run, "tt");
+        across::<bf16>(run, "nt");
+        across::<bf16>(run, "tn");
+    } else {
+        each_type!(run, in_parts: f32 i32);
     }
 }
 

@@ -144,9 +144,9 @@ pub trait Passed<W: Num>: EpilogueOp<W> + ByValue<Head = Self> {}
 impl<W: Num, F: EpilogueOp<W> + ByValue<Head = F>> Passed<W> for F {}
 
 /// Numbers whose sums in memory can be finished.
-pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums + SumParts {}
+pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums {}
 
-impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums + SumParts> Finished for T {}
+impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums> Finished for T {}
 
 /// Sums in memory, as an argument.
 pub(super) struct Sums<A> {
@@ -172,9 +172,50 @@ pub(super) fn width_of<C: Num>() -> usize {
     width(size_of::<C::Wide>())
 }
 
+/// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done: by a kernel of its own where
+/// there is nothing else, and parts are few.
+pub(super) fn finish_parts_into<C: Finished + FinishSums<F> + SumParts, D: Dimension, F: Passed<C::Scalar>>(
+    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
+    of: &GemmShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    finish: &Finish<'_, C, D, F>,
+) -> Result<()> {
+    let is_all = finish.only_scales() && finish.beta == C::Scalar::ZERO;
+    let Some((config, [parts, rows, n, pitch])) = few_parts::<C, _>(&sums, of).filter(|_| is_all) else {
+        return finish_sums_into(sums, of, stream, out, finish);
+    };
+    let args = (sums.memory, out, parts, rows, n, pitch);
+    // SAFETY: the kernel's contract: the sums, in memory of their own, have the elements of all products in each part, and the
+    // output has their shape.
+    unsafe { stream.launch_unchecked::<<C as SumParts>::Kernel>(&config, args) }
+}
+
+/// The launch that adds up few parts, and their number, the rows of each, the columns, and the distance of rows: `None` where they are
+/// not few, lie otherwise, or are too many for 32 bits.
+fn few_parts<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u32; 4])> {
+    let (&GemmShape { batch, m, n, .. }, [product, pitch, column]) = (of, sums.strides);
+    let is_dense = column == 1 && pitch.is_multiple_of(width_of::<C>()) && (batch == 1 || product == m * pitch);
+    let rows = batch.checked_mul(m)?;
+    let all = rows.checked_mul(pitch)?.checked_mul(sums.parts)?;
+    let (along, of_block) = block::<C>(n, 1);
+    let (across, down) = (n.div_ceil(along * width_of::<C>()), rows.div_ceil(of_block));
+    let is_few = (2..=MOST_PARTS).contains(&sums.parts) && u32::try_from(all).is_ok() && down <= u16::MAX.into();
+    (is_few && is_dense).then(|| {
+        let config = LaunchConfig::new((across as u32, down as u32), (along as u32, of_block as u32));
+        (config, [sums.parts, rows, n, pitch].map(|number| number as u32))
+    })
+}
+
+/// Threads of a block along a row of `n` columns, and the rows it has with so many threads for each column.
+fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
+    let along = n.div_ceil(width_of::<C>()).next_power_of_two().min(THREADS / groups);
+    (along, THREADS / groups / along)
+}
+
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
 /// output.
-pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: Passed<C::Scalar>>(
+pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
     sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
     stream: &Stream,
@@ -183,15 +224,6 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: Pas
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
     let (beta, plan) = (finish.beta, finish.plan());
-    if finish.only_scales()
-        && beta == C::Scalar::ZERO
-        && let Some((config, [parts, rows, n, pitch])) = alone::<C, _>(&sums, of)
-    {
-        let args = (sums.memory, out, parts, rows, n, pitch);
-        // SAFETY: the kernel's contract: the sums, in memory of their own, have the elements of all products in each part, and the
-        // output has their shape.
-        return unsafe { stream.launch_unchecked::<<C as SumParts>::Kernel>(&config, args) };
-    }
     let shape = SumsShape {
         parts: sums.parts,
         batch,
@@ -218,30 +250,8 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: Pas
     unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args) }
 }
 
-/// Threads of a block along a row of `n` columns, and the rows it has with so many threads for each column.
-fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
-    let along = n.div_ceil(width_of::<C>()).next_power_of_two().min(THREADS / groups);
-    (along, THREADS / groups / along)
-}
-
-/// The launch and the numbers that add up a few parts, and do nothing else: `None` where they are not few, lie otherwise, or are too
-/// many for 32 bits.
-fn alone<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u32; 4])> {
-    let (&GemmShape { batch, m, n, .. }, [product, pitch, column]) = (of, sums.strides);
-    let is_dense = column == 1 && pitch.is_multiple_of(width_of::<C>()) && (batch == 1 || product == m * pitch);
-    let rows = batch.checked_mul(m)?;
-    let all = rows.checked_mul(pitch)?.checked_mul(sums.parts)?;
-    let (along, of_block) = block::<C>(n, 1);
-    let grid = (n.div_ceil(along * width_of::<C>()), rows.div_ceil(of_block));
-    if !(2..=MOST_PARTS).contains(&sums.parts) || !is_dense || u32::try_from(all).is_err() || grid.1 > u16::MAX.into() {
-        return None;
-    }
-    let config = LaunchConfig::new((grid.0 as u32, grid.1 as u32), (along as u32, of_block as u32));
-    Some((config, [sums.parts, rows, n, pitch].map(|number| number as u32)))
-}
-
 /// Has `sum` compute the sums, scaled by alpha, into memory of their own, and finishes them.
-pub(super) fn finish_after<C: Finished + Num<Wide = f32> + FinishSums<F>, D: Dimension, F: Passed<f32>>(
+pub(super) fn finish_after<C: Finished + Num<Wide = f32> + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,

@@ -3,7 +3,7 @@
 
 use std::array;
 
-use kernels_gpu::compiled::{Gemm, Tiled};
+use kernels_gpu::compiled::{Gemm, SumParts, Tiled};
 use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
@@ -139,7 +139,10 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
         stream: &Stream,
         out: &mut DeviceArrayRef<T, D>,
         finish: &Finish<'_, T, D>,
-    ) -> Result<()> {
+    ) -> Result<()>
+    where
+        T: SumParts,
+    {
         let GemmShape { m, n, k, a, b, .. } = self.shape;
         let pitch = n.next_multiple_of(finish::width_of::<T>());
         let parts = Multiplication {
@@ -155,7 +158,7 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
         let mut sums = DeviceArray::<T, _>::uninit_with_room(stream, Ix3(count, m, pitch))?;
         parts.run_size(how.size, stream, &mut sums, &Finish::scale(finish.alpha, T::ZERO))?;
         let sums = Sums::in_parts(&sums, count, [m * pitch, pitch, 1]);
-        finish::finish_sums_into(sums, &self.shape, stream, out, finish)
+        finish::finish_parts_into(sums, &self.shape, stream, out, finish)
     }
 
     /// By the tiles of that number.

@@ -59,7 +59,7 @@ fn run<D: Dimension>(
         return Ok(());
     }
     if let Some(parts) = by_parts(product, stream)? {
-        return finish::finish_sums_into(parts.sums(), of, stream, out, &Finish::scale(1, 0));
+        return finish::finish_parts_into(parts.sums(), of, stream, out, &Finish::scale(1, 0));
     }
     if by_tensor_cores(product, stream, out)? {
         return Ok(());

@@ -304,7 +304,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
             (false, true) => &[96, 64, 32],
         };
         if let Some(parts) = self.by_parts(widths, stream)? {
-            return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
+            return finish::finish_parts_into(parts.sums(), of, stream, out, finish);
         }
         match ByteProduct::new(self.product, stream)? {
             Some(bytes) if finish.lies_in_pairs() => {

@@ -128,7 +128,7 @@ fn in_parts<D: Dimension>(
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(plan.parts, m, pitch))?;
     by_tiles(product, plan, stream, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
     let sums = Sums::in_parts(&sums, plan.parts, [m * pitch, pitch, 1]);
-    finish::finish_sums_into(sums, &product.shape, stream, out, finish)
+    finish::finish_parts_into(sums, &product.shape, stream, out, finish)
 }
 
 /// What the product costs by the other kernel, in the same unit times k.

@@ -5,7 +5,7 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AcrossGemm, AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::compiled::{AcrossGemm, AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, SumParts, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, WgmmaShape, tile_n};
@@ -107,7 +107,7 @@ impl Half for f16 {
 impl Half for bf16 {}
 
 /// Results of sums in `f32`.
-pub(super) trait Summed: TensorElement + Finished<Scalar = f32> + num::Num<Wide = f32> {}
+pub(super) trait Summed: TensorElement + Finished<Scalar = f32> + num::Num<Wide = f32> + SumParts {}
 
 impl Summed for f32 {}
 impl Summed for f16 {}
@@ -185,7 +185,7 @@ where
     };
     let of = &product.shape;
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
-        Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
+        Some(parts) => finish::finish_parts_into(parts.sums(), of, stream, out, finish)?,
         None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
         None => finish::finish_after(of, stream, out, finish, |sums| {
             let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);

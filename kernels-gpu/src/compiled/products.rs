@@ -606,7 +606,8 @@ macro_rules! compiled {
         impl FinishSums for $type {
             type Kernel = epilogue::finish_sums<$type>;
         }
-
+    };
+    (@sum_parts $type:ty, _) => {
         impl SumParts for $type {
             type Kernel = epilogue::parts::sum_parts<$type>;
         }
@@ -663,6 +664,7 @@ compiled! {
     ampere: [f16] by [f16, f32];
     ampere: [Tf32] by [f32];
     finish_sums: [f32, f64, i32, f16, bf16] by [_];
+    sum_parts: [f32, i32, f16, bf16] by [_];
     bins: [f32, f64, i32, u16, u32] by [Uniform, Channels, Search];
     bins: [u8] by [Channels];
     bins_in_columns: [u8] by [Uniform, Search];

@@ -10,7 +10,8 @@
 //! ([`finish_fragment`](Epilogue::finish_fragment)). Kernels whose results have the type of their sums store them first, as
 //! they do without an epilogue, and each thread finishes what it stored ([`finish_stored`](Epilogue::finish_stored)): its
 //! sums take no registers any more, and what it reads again lies in the cache. [`finish_sums`](fn@finish_sums) does the same
-//! to sums in memory: for kernels that have no epilogue, and sums in parts.
+//! to sums in memory: for kernels that have no epilogue, and sums in parts; few parts that have nothing else done to them have a
+//! [kernel of their own](parts).
 //!
 //! The function is a type, [`EpilogueOp`]: in the library's kernels [`Activation`], whose value says which of its functions
 //! it is. One of one's own, of which [`epilogue_kernels!`](crate::epilogue_kernels) makes kernels, is compiled into them.

@@ -5,7 +5,7 @@
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use super::{MulAdd, THREADS, set_row, width};
+use super::{MulAdd, THREADS, set_row};
 use crate::matmul::unroll;
 use crate::num::Num;
 
@@ -15,40 +15,22 @@ pub const MOST_PARTS: usize = 8;
 /// Loads under way at once, where there are no more parts: those beyond the last part are for nothing.
 const FEW: usize = 4;
 
+/// Columns of a thread.
+pub const WIDTH: usize = super::width(size_of::<f32>());
+
 /// `out[i, j]`, of rows of `n` one after another, is the sum of `sums[p, i, j]` over all parts `p`, in their order, rounded to the
 /// type of the result. A part has `rows` rows, each `pitch` elements behind the one before it.
 ///
-/// A block has at most [`THREADS`] threads: [`width`] columns for each along x, a row along y. The grid has all columns along x
+/// A block has at most [`THREADS`] threads: [`WIDTH`] columns for each along x, a row along y. The grid has all columns along x
 /// and all rows along y.
 ///
 /// # Safety
 ///
 /// There are 1 to [`MOST_PARTS`] parts. `sums` has their `parts · rows · pitch` elements, fewer than 2³², and begins at a multiple of
-/// [`width`] of them, as each row does. `out` has `rows · n` elements; `n` is at most `pitch`.
-#[kernel(T = [f32, f64, i32, bf16, f16], max_threads = THREADS)]
+/// [`WIDTH`] of them, as each row does. `out` has `rows · n` elements; `n` is at most `pitch`.
+#[kernel(T = [f32, i32, bf16, f16], max_threads = THREADS)]
 pub unsafe fn sum_parts<T: Num<Wide: MulAdd>>(
     sums: Slice<'_, <T as Num>::Wide>,
-    out: SliceMut<'_, T>,
-    parts: u32,
-    rows: u32,
-    n: u32,
-    pitch: u32,
-) {
-    // SAFETY (of both): the kernel's contract.
-    match const { width(size_of::<T::Wide>()) } {
-        2 => unsafe { sum_columns::<T, 2>(sums, out, parts, rows, n, pitch) },
-        _ => unsafe { sum_columns::<T, 4>(sums, out, parts, rows, n, pitch) },
-    }
-}
-
-/// [`sum_parts()`] by so many columns for each thread.
-///
-/// # Safety
-///
-/// The kernel's.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn sum_columns<T: Num<Wide: MulAdd>, const WIDTH: usize>(
-    sums: Slice<'_, T::Wide>,
     out: SliceMut<'_, T>,
     parts: u32,
     rows: u32,
@@ -64,11 +46,11 @@ unsafe fn sum_columns<T: Num<Wide: MulAdd>, const WIDTH: usize>(
     // SAFETY: a part's number; there are fewer than 2³² elements, of which row and column have a vector.
     let load = |part: usize| unsafe {
         let part = Ord::min(part as u32, parts - 1);
-        sums.get_vec_unchecked(part.wrapping_mul(of_part).wrapping_add(first) as usize)
+        sums.get_vec_unchecked((part * of_part + first) as usize)
     };
     let values = match parts {
-        ..=4 => add::<_, WIDTH, FEW>(parts, load),
-        _ => add::<_, WIDTH, MOST_PARTS>(parts, load),
+        ..=4 => add::<_, FEW>(parts, load),
+        _ => add::<_, MOST_PARTS>(parts, load),
     };
     let values = cuda_std::array::map(values, T::narrow);
     let (n, row, column) = (n as usize, row as usize, column as usize);
@@ -78,7 +60,7 @@ unsafe fn sum_columns<T: Num<Wide: MulAdd>, const WIDTH: usize>(
 
 /// The sums of so many parts, of which there are at most `MOST`, all loaded ahead of the first addition.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn add<W: MulAdd, const WIDTH: usize, const MOST: usize>(parts: u32, load: impl Fn(usize) -> [W; WIDTH]) -> [W; WIDTH] {
+fn add<W: MulAdd, const MOST: usize>(parts: u32, load: impl Fn(usize) -> [W; WIDTH]) -> [W; WIDTH] {
     let loaded: [[W; WIDTH]; MOST] = cuda_std::array::from_fn(load);
     let mut values = loaded[0];
     unroll!(8, part => {
