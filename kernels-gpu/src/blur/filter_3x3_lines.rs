@@ -492,7 +492,7 @@ impl<T: Pixel> Task<'_, T> {
     }
 }
 
-/// `out` is, for each pixel, the sum of the 3 × 3 around it times the weights, rounded as [`Pixel::from_f32`](crate::pixel::Pixel::from_f32).
+/// `out` is, for each pixel, the sum of the 3 × 3 around it times the weights, rounded as [`Pixel::from_f32`].
 /// Beyond the edges lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. `pixels` and `out` hold `height`
 /// rows of `width` pixels, or nothing is done. Block `(i, j)`, of [`THREADS`] threads, treats the `rows` rows from row `rows j` on: if each
 /// row begins at a vector, `V` columns for each thread in one of `V / APART` parts of the rows, else [`APART`] columns by a warp's lanes in
