@@ -44,7 +44,7 @@ impl By {
 
 /// What is known of what was evaluated before.
 #[derive(Clone)]
-enum Known {
+enum Before {
     /// That it was, once.
     Once,
     /// Nothing computes it.
@@ -54,7 +54,7 @@ enum Known {
 
 /// What a device knows, by what [describes](Description) roots and outputs, and what computes them.
 #[derive(Default)]
-pub(in crate::expr) struct Plans(Mutex<FxHashMap<Box<[u64]>, Known>>);
+pub(in crate::expr) struct Plans(Mutex<FxHashMap<Box<[u64]>, Before>>);
 
 impl fmt::Debug for Plans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,12 +63,12 @@ impl fmt::Debug for Plans {
 }
 
 impl Plans {
-    fn find(&self, words: &[u64]) -> Option<Known> {
+    fn find(&self, words: &[u64]) -> Option<Before> {
         let plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         plans.get(words).cloned()
     }
 
-    fn keep(&self, words: &[u64], known: Known) {
+    fn keep(&self, words: &[u64], known: Before) {
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let old = match plans.len() < MOST {
             true => FxHashMap::default(),
@@ -94,17 +94,17 @@ pub(in crate::expr) fn run(
     let plans = stream.backend().expressions().plans();
     let plan = match plans.find(&description.words) {
         None => {
-            plans.keep(&description.words, Known::Once);
+            plans.keep(&description.words, Before::Once);
             return by.compute(stream, roots, outputs);
         }
-        Some(Known::Once) => {
+        Some(Before::Once) => {
             let known = trace(stream, by, &description, roots, outputs)?;
             plans.keep(&description.words, known.clone());
             known
         }
         Some(known) => known,
     };
-    let Known::Plan(plan) = plan else { return Ok(false) };
+    let Before::Plan(plan) = plan else { return Ok(false) };
     let arrays = description.arrays.iter().map(|array| Given::array(&***array));
     let numbers = description.numbers.iter().map(|bits| Given(Argument::Number(*bits)));
     let given: Vec<Given<'_>> = arrays.chain(numbers).collect();
@@ -123,7 +123,7 @@ fn trace(
     description: &Description<'_, '_>,
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
-) -> Result<Known> {
+) -> Result<Before> {
     let trace = Trace::new(stream);
     // Of arrays that begin at one address the places do.
     let mut addresses = FxHashMap::default();
@@ -158,8 +158,8 @@ fn trace(
     let roots: Vec<_> = roots.iter().collect();
     let outputs: Vec<&dyn Elements> = outputs.iter().map(|output| &**output).collect();
     Ok(match by.compute(&trace, &roots, &outputs)? {
-        true => Known::Plan(Arc::new(trace.plan())),
-        false => Known::Nothing,
+        true => Before::Plan(Arc::new(trace.plan())),
+        false => Before::Nothing,
     })
 }
 

@@ -207,7 +207,8 @@ fn few_parts<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig,
     })
 }
 
-/// Threads of a block along a row of `n` columns, and the rows it has with so many threads for each column.
+/// Threads of a block along a row of `n` columns, as far as there are columns, and the rows it has with so many threads for each of them:
+/// whole warps.
 fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
     let along = n.div_ceil(width_of::<C>()).next_power_of_two().min(THREADS / groups);
     (along, THREADS / groups / along)
@@ -223,7 +224,6 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
     finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
-    let (beta, plan) = (finish.beta, finish.plan());
     let shape = SumsShape {
         parts: sums.parts,
         batch,
@@ -231,7 +231,7 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
         n,
         strides: sums.strides,
     };
-    // Many parts by several threads. Blocks along a row as far as there are columns, of whole warps.
+    // Many parts by several threads.
     let groups = match shape.parts {
         ..=MOST_PARTS => 1,
         parts => parts.div_ceil(4).next_power_of_two().min(16),
@@ -244,6 +244,7 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
         blocks(batch, 1, u16::MAX.into()),
     );
     let config = LaunchConfig::new(grid, (along as u32, rows as u32, groups as u32));
+    let (beta, plan) = (finish.beta, finish.plan());
     let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
