@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="what compare.py kept by --out")
     parser.add_argument("--size", default="256Mi", help="elements (default: %(default)s)")
     parser.add_argument("--rows", required=True, help="names of rows, with commas between them")
-    parser.add_argument("--title", default="On one NVIDIA H100, beside the fastest peer", help="(default: %(default)s)")
+    parser.add_argument("--title", default="On one NVIDIA H200, beside the fastest peer", help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the SVG file to write")
     args = parser.parse_args()
     try:
