@@ -135,6 +135,27 @@ fn three_by_three<T: Channel>() {
 
 for_types!(three_by_three: u8 u16 f32);
 
+/// Widths around a thread's pixels, with which rows begin at vectors or not, heights around a strip's; more channels; fewer weights.
+fn five_by_five<T: Channel>() {
+    let weights = weights(5, 5);
+    for width in [3, 4, 7, 8, 9, 12, 15, 16, 24, 33, 257] {
+        check::<T>([5, width, 1], &weights);
+    }
+    for (height, width) in [(2, 8), (3, 16), (9, 24), (70, 8), (1300, 16), (140, 9)] {
+        check::<T>([height, width, 1], &weights);
+    }
+    for (width, channels) in [(8, 3), (19, 3), (8, 4), (11, 4)] {
+        check::<T>([6, width, channels], &weights);
+    }
+    for (rows, columns) in [(4, 4), (2, 3), (5, 1), (3, 5), (7, 7), (6, 2)] {
+        check::<T>([6, 17, 1], &self::weights(rows, columns));
+        check::<T>([5, 24, 1], &self::weights(rows, columns));
+        check::<T>([9, 12, 3], &self::weights(rows, columns));
+    }
+}
+
+for_types!(five_by_five: u8 u16 f32);
+
 fn any_weights<T: Channel>() {
     for (rows, columns) in [(1, 1), (1, 5), (4, 1), (2, 2), (5, 7), (9, 3)] {
         for channels in [1, 3, 4] {
@@ -165,7 +186,7 @@ fn scaled_weights<T: Channel>() {
                 -factors[i % 3]
             }
         };
-        for (rows, columns) in [(3, 3), (2, 5)] {
+        for (rows, columns) in [(3, 3), (2, 5), (5, 5)] {
             let mut weights = weights(rows, columns).abs();
             for (i, weight) in weights.iter_mut().enumerate() {
                 *weight *= factor(i);

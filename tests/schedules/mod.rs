@@ -193,7 +193,7 @@ families! {
         permutation uniform normal integers bernoulli;
     histograms by lines::histograms, on [PLAIN]: histogram bincount extent;
     blurs by pictures::blurs, on [PLAIN]:
-        box_blur_3x3 box_rows box_columns gaussian_rows gaussian_columns filter filter_3x3 filter_3x3_lines
+        box_blur_3x3 box_rows box_columns gaussian_rows gaussian_columns filter filter_3x3 filter_3x3_lines filter_strips
         grayscale grayscale_fused;
     windows by pictures::windows, on [PLAIN, AMPERE, HOPPER]:
         max_pool max_pool_gradient max_pool_places max_pool_gradient_at average_pool average_pool_gradient

@@ -13,10 +13,12 @@ pub(super) fn blurs(run: &mut Run) {
     each_type!(run, blur: u8 u16 f32);
     wide_sums(run);
     for (columns, channels) in [(7, 1), (16, 1), (5, 3), (16, 3), (5, 4), (8, 4)] {
-        let rows = run.len(40);
+        let rows = 3 + run.len(40);
         let picture = run.array::<u8, _>((rows, columns, channels));
         run.keep(picture.box_blur_3x3());
         run.keep(picture.filter(&Array2::from_elem((3, 3), 0.125), Border::Reflect));
+        run.keep(picture.filter(&Array2::from_elem((5, 5), 0.03), Border::Wrap));
+        run.keep(picture.filter(&Array2::from_elem((7, 7), 0.02), Border::Reflect));
     }
 }
 
@@ -33,6 +35,8 @@ fn blur<T: Value + Pixel>(run: &mut Run) {
         run.keep(picture.gaussian_blur(1.2, Border::Clamp));
         run.keep(picture.filter(&Array2::from_elem((3, 3), 0.125), Border::Wrap));
         run.keep(picture.filter(&Array2::from_elem((5, 2), 0.125), Border::Constant(T::of(1))));
+        run.keep(picture.filter(&Array2::from_elem((5, 5), 0.03), Border::Constant(T::of(1))));
+        run.keep(picture.filter(&Array2::from_elem((2, 9), 0.125), Border::Clamp));
         if channels > 1 {
             run.keep(picture.grayscale());
             run.keep(picture.grayscale_with(Weights::Custom([0.25, 0.5, 0.25])));

@@ -84,6 +84,19 @@ pub fn round_to_halves(values: [f32; 2]) -> u32 {
     machine::round_to_halves(values)
 }
 
+/// [`round_sums_to_bytes`] for two numbers of 16 bits, the first in the lower half, by a `scale` of at least ½.
+///
+/// ```
+/// use cuda_std::bits::round_sums_to_halves;
+///
+/// assert_eq!(round_sums_to_halves([2.5, 65534.5], 1.0), 0xffff_0003);
+/// assert_eq!(round_sums_to_halves([-0.6, 131_070.0], 0.5), 0xffff_0000);
+/// ```
+#[inline(always)]
+pub fn round_sums_to_halves(values: [f32; 2], scale: f32) -> u32 {
+    machine::round_sums_to_halves(values, scale)
+}
+
 /// The lower and the upper word of `a * b`, by one multiplication (`__umulhi` and the product).
 ///
 /// ```

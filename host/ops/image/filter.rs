@@ -6,6 +6,7 @@ use cuda_std::launch::SafeKernel;
 use kernels_gpu::blur::filter::{ROWS, THREADS};
 use kernels_gpu::blur::filter_3x3::{Weights3x3, filter_3x3};
 use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, blocks, filter_3x3_lines};
+use kernels_gpu::blur::filter_strips::{WORD_EXPONENT, blocks as blocks_of_strips, filter_strips};
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius, resident_threads};
@@ -55,15 +56,56 @@ pub type FilterLinesParams<T> = (
     SliceMut<'static, T>,
 );
 
-/// A filter with 3 × 3 weights of a picture of one channel.
-pub struct Call3x3<'a, T: Pixel> {
+/// The parameters of the kernel for `N × N` weights of strips.
+pub type FilterStripsParams<T, const N: usize> = (
+    &'static [T],
+    usize,
+    usize,
+    usize,
+    u32,
+    u32,
+    [[f32; N]; N],
+    f32,
+    T,
+    SliceMut<'static, T>,
+);
+
+/// A filter of a picture.
+pub struct Call<'a, T: Pixel> {
     picture: &'a DeviceArrayRef<T, Ix3>,
-    weights: [f32; 9],
+    /// Row by row, and how many of both there are.
+    weights: Vec<f32>,
+    shape: (usize, usize),
     border: (u32, T),
     out: &'a mut DeviceArrayRef<T, Ix3>,
 }
 
-impl<T: Pixel> Call3x3<'_, T> {
+impl<T: Pixel> Call<'_, T> {
+    /// The weights, if there are 3 × 3, and the picture has one channel.
+    fn three_by_three(&self) -> Option<[f32; 9]> {
+        let weights = <[f32; 9]>::try_from(&self.weights[..]).ok()?;
+        (self.shape == (3, 3) && self.picture.shape()[2] == 1).then_some(weights)
+    }
+
+    /// The weights with zeros around them, if they are no more than `N × N`.
+    fn padded<const N: usize>(&self) -> Option<[[f32; N]; N]> {
+        let (rows, columns) = self.shape;
+        if rows > N || columns > N {
+            return None;
+        }
+        let mut padded = [[0.0; N]; N];
+        for (i, row) in self.weights.chunks(columns).enumerate() {
+            padded[N / 2 - rows / 2 + i][N / 2 - columns / 2..][..columns].copy_from_slice(row);
+        }
+        Some(padded)
+    }
+
+    /// Whether the kernel for strips takes the picture: rows have the columns of a thread, and numbers that 32 bits count.
+    fn has_strips(&self) -> bool {
+        let (_, width, channels) = self.picture.raw_dim().into_pattern();
+        width >= T::FILTERED && u32::try_from(width * channels).is_ok()
+    }
+
     /// Whether the rows of both pictures begin at vectors of `count`.
     fn begins_at_vectors(&self, count: usize) -> bool {
         let bytes = (count * size_of::<T>()) as u64;
@@ -75,66 +117,142 @@ impl<T: Pixel> Call3x3<'_, T> {
     /// Strips of at most `most` rows, and of at least two for each of `parts`: short where the picture is too small to give the `resident`
     /// threads enough to do. `columns` are those of a thread.
     fn strips(&self, columns: usize, parts: usize, most: usize, resident: usize) -> (LaunchConfig, u32) {
-        let (height, width, _) = self.picture.raw_dim().into_pattern();
-        let across = width.div_ceil(columns * THREADS).next_multiple_of(parts);
+        let (height, width, channels) = self.picture.raw_dim().into_pattern();
+        let across = (width.div_ceil(columns) * channels)
+            .div_ceil(THREADS)
+            .next_multiple_of(parts);
         let rows = across * THREADS * height / resident;
         let rows = rows.clamp(2 * parts, most).max(height.div_ceil(MAX_GRID_Y));
         let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
         (LaunchConfig::new(blocks, THREADS as u32), rows as u32)
     }
+
+    /// The threads that run at a time where multiprocessors have room for so many `blocks`.
+    fn resident(&self, blocks: usize) -> usize {
+        let multiprocessors = self.picture.stream().backend().properties().multiprocessors as usize;
+        multiprocessors * blocks * THREADS
+    }
 }
 
-/// Bytes: by vectors where rows begin at them and the weights can be scaled.
-pub fn bytes(call: Call3x3<'_, u8>) -> Result<()> {
-    let scaled = scaled(call.weights, BYTE_EXPONENT);
-    match scaled.filter(|_| call.begins_at_vectors(16)) {
-        Some(weights) => {
+/// Bytes.
+pub fn bytes(call: Call<'_, u8>) -> Result<()> {
+    let Some(weights) = call.three_by_three() else {
+        return match call.padded::<5>() {
+            Some(weights) => integers::<u8, filter_strips<u8, 8, 5>, 5>(call, Some(weights), &BYTES),
+            None => {
+                let weights = call.padded();
+                integers::<u8, filter_strips<u8, 8, 7>, 7>(call, weights, &BYTES)
+            }
+        };
+    };
+    // By vectors where rows begin at them and the weights can be scaled.
+    match scaled(weights, &BYTES).filter(|_| call.begins_at_vectors(16)) {
+        Some((weights, scale)) => {
             // Instructions are the limit: a strip's first two rows count, so that strips are as long as those that run at a time allow.
-            let multiprocessors = call.picture.stream().backend().properties().multiprocessors as usize;
-            let resident = multiprocessors * blocks(16) * THREADS;
+            let resident = call.resident(blocks(16));
+            let weights = ScaledWeights { weights, scale };
             by_lines::<u8, filter_3x3_lines<u8, 16>>(call, weights, 16 / APART, 128, resident)
         }
-        None => of_any_width::<u8, filter_3x3<u8, 8>>(call),
+        None => of_any_width::<u8, filter_3x3<u8, 8>>(call, weights),
     }
 }
 
 /// Integers of 16 bits.
-pub fn words(call: Call3x3<'_, u16>) -> Result<()> {
-    of_any_width::<u16, filter_3x3<u16, 8>>(call)
+pub fn words(call: Call<'_, u16>) -> Result<()> {
+    if let Some(weights) = call.three_by_three() {
+        return of_any_width::<u16, filter_3x3<u16, 8>>(call, weights);
+    }
+    let weights = call.padded();
+    integers::<u16, filter_strips<u16, 8, 5>, 5>(call, weights, &WORDS)
 }
 
-/// Floats. Memory is the limit: strips are so short that those one above the other run at a time, and the rows at their edges, which two
-/// threads read, are in the cache.
-pub fn floats(call: Call3x3<'_, f32>) -> Result<()> {
-    let weights = ScaledWeights {
-        weights: call.weights,
-        scale: 1.0,
-    };
-    let resident = resident_threads(call.picture.stream());
-    by_lines::<f32, filter_3x3_lines<f32, 4>>(call, weights, 4 / APART, 8, resident)
+/// Floats.
+pub fn floats(call: Call<'_, f32>) -> Result<()> {
+    if let Some(weights) = call.three_by_three() {
+        // Memory is the limit: strips are so short that those one above the other run at a time, and the rows at their edges, which two
+        // threads read, are in the cache.
+        let resident = resident_threads(call.picture.stream());
+        let weights = ScaledWeights { weights, scale: 1.0 };
+        return by_lines::<f32, filter_3x3_lines<f32, 4>>(call, weights, 4 / APART, 8, resident);
+    }
+    // Zeros around fewer weights would make NaN of infinities.
+    match call.padded().filter(|_| call.shape == (5, 5) && call.has_strips()) {
+        Some(weights) => by_strips::<f32, filter_strips<f32, 4, 5>, 5>(call, weights, 1.0),
+        None => filter_any(call),
+    }
 }
 
-/// The weights times a power of two, and what the sums of pixels times 2 to the power of `exponent` are then to be multiplied by.
+/// Integers, by strips where the `weights` are no more than `N × N` and can be scaled. Zeros around fewer change no result.
+fn integers<T: Pixel, K: SafeKernel<Params = FilterStripsParams<T, N>>, const N: usize>(
+    call: Call<'_, T>,
+    weights: Option<[[f32; N]; N]>,
+    scale: &Scale,
+) -> Result<()> {
+    let scaled = weights.and_then(|weights| scaled(weights, scale));
+    match scaled.filter(|_| call.has_strips()) {
+        Some((weights, scale)) => by_strips::<T, K, N>(call, weights, scale),
+        None => filter_any(call),
+    }
+}
+
+/// How pixels are scaled.
+struct Scale {
+    /// The exponent of the power of two that they are multiplied by.
+    exponent: i32,
+    /// That of the least power of two that sums may be multiplied by, as rounding wants it.
+    least: i32,
+}
+
+const BYTES: Scale = Scale {
+    exponent: BYTE_EXPONENT,
+    least: -8,
+};
+
+const WORDS: Scale = Scale {
+    exponent: WORD_EXPONENT,
+    least: -1,
+};
+
+/// Weights, one by one.
+trait Weights {
+    /// All of them.
+    fn all(&mut self) -> &mut [f32];
+}
+
+impl<const N: usize> Weights for [f32; N] {
+    fn all(&mut self) -> &mut [f32] {
+        self
+    }
+}
+
+impl<const N: usize> Weights for [[f32; N]; N] {
+    fn all(&mut self) -> &mut [f32] {
+        self.as_flattened_mut()
+    }
+}
+
+/// The weights times a power of two, and what the sums of scaled pixels are then to be multiplied by.
 ///
-/// The largest weight becomes at least 2¹²⁶, so that each product with a byte, which is below 2⁻¹²⁵ when it is scaled, is less than 4.
-/// Others are at least 2⁻¹⁰⁰ of it, or 0: their products with bytes are multiples of 2⁻¹⁴⁹, the least `f32`, and so is each sum. The bits
+/// The largest weight becomes at least 2¹²⁶, so that each product with a pixel, which is below 2⁻¹²⁵ when it is scaled, is less than 4.
+/// Others are at least 2⁻¹⁰⁰ of it, or 0: their products with pixels are multiples of 2⁻¹⁴⁹, the least `f32`, and so is each sum. The bits
 /// of all are thus those without a scale, where no sum overflows, as weights are below 2¹¹². There is none if they are not so.
 ///
-/// Sums are multiplied by at least 2⁻⁸, as rounding wants it: weights that are all small do not become as large. Then the least normal
-/// number still becomes 2¹⁵ for bytes, and its products are such multiples.
-fn scaled(weights: [f32; 9], exponent: i32) -> Option<ScaledWeights> {
-    let magnitudes = weights.map(f32::abs);
-    let largest = magnitudes.into_iter().fold(0.0, f32::max);
-    let plain = |x: f32| x == 0.0 || x >= largest * 2.0f32.powi(-100) && x >= f32::MIN_POSITIVE && x < 2.0f32.powi(112);
-    if largest == 0.0 || !magnitudes.into_iter().all(plain) {
+/// Sums are multiplied by the `least` power of two at least: weights that are all small do not become as large. Then the least normal
+/// number still becomes 2¹⁵ for bytes, and 2¹⁶ for 16 bits, and its products are such multiples.
+fn scaled<W: Weights>(mut weights: W, &Scale { exponent, least }: &Scale) -> Option<(W, f32)> {
+    let all = weights.all();
+    let largest = all.iter().fold(0.0, |largest: f32, weight| largest.max(weight.abs()));
+    let is_plain =
+        |x: f32| x == 0.0 || x >= largest * 2.0f32.powi(-100) && x >= f32::MIN_POSITIVE && x < 2.0f32.powi(112);
+    if largest == 0.0 || !all.iter().all(|weight| is_plain(weight.abs())) {
         return None;
     }
     let power_of_two = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << 52);
-    let by = Ord::min(126 - (largest.to_bits() >> 23) as i32 + 127, 8 - exponent);
-    Some(ScaledWeights {
-        weights: weights.map(|weight| (f64::from(weight) * power_of_two(by)) as f32),
-        scale: power_of_two(-exponent - by) as f32,
-    })
+    let by = Ord::min(126 - (largest.to_bits() >> 23) as i32 + 127, -least - exponent);
+    for weight in all {
+        *weight = (f64::from(*weight) * power_of_two(by)) as f32;
+    }
+    Some((weights, power_of_two(-exponent - by) as f32))
 }
 
 /// The border as kernels take it, if weights and border are possible.
@@ -179,8 +297,9 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// gives the same bits; for `n` weights it is off by at most `n 2⁻²⁴ Σ|w||x|` to first order. Integers are rounded to nearest, halves
     /// up, and clamped; NaN, which takes weights that are not finite, becomes 0.
     ///
-    /// With 3 × 3 weights and one channel each number is read once and written once. Otherwise a thread has several results of up to four
-    /// rows, and reads a number from the cache once for all of them; weights that are a product of a row and a column are not taken apart.
+    /// With 3 × 3 weights and one channel, with 5 × 5, and for integers with any that are no more (for `u8`, than 7 × 7), each number is read
+    /// once and written once. Otherwise a thread has several results of up to four rows, and reads a number from the cache once for all of
+    /// them. Weights that are a product of a row and a column are not taken apart.
     ///
     /// # Errors
     ///
@@ -233,26 +352,25 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
         }
         let picture = &*picture.in_order()?;
         let all: Vec<f32> = weights.iter().copied().collect();
-        D::with_channels_mut(out)?.write_in_order(self.stream(), &mut |out| match (
-            weights.dim(),
-            picture.shape()[2],
-            <[f32; 9]>::try_from(&all[..]),
-        ) {
-            ((3, 3), 1, Ok(weights)) => T::launch_filter_3x3(Call3x3 {
+        D::with_channels_mut(out)?.write_in_order(self.stream(), &mut |out| {
+            T::launch_filter(Call {
                 picture,
-                weights,
+                weights: all.clone(),
+                shape: weights.dim(),
                 border,
                 out,
-            }),
-            ((_, taps), ..) => filter_any(picture, &all, taps, border, out),
+            })
         })
     }
 }
 
 /// By the kernel for rows of any width.
-fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(call: Call3x3<'_, T>) -> Result<()> {
+fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(
+    call: Call<'_, T>,
+    weights: [f32; 9],
+) -> Result<()> {
     let (config, rows) = call.strips(T::FILTERED, 1, 32, resident_threads(call.picture.stream()));
-    let (picture, weights, (border, constant)) = (call.picture, call.weights, call.border);
+    let (picture, (border, constant)) = (call.picture, call.border);
     let (height, width, _) = picture.raw_dim().into_pattern();
     let weights = Weights3x3 { weights };
     let args = (picture, width, height, rows, border, weights, constant, call.out);
@@ -262,7 +380,7 @@ fn of_any_width<T: Pixel, K: SafeKernel<Params = Filter3x3Params<T>>>(call: Call
 /// By the kernel for scaled pixels, of which `resident` threads run at a time, in strips of at most `most` rows, which it takes in `parts`
 /// where rows begin at vectors.
 fn by_lines<T: Pixel, K: SafeKernel<Params = FilterLinesParams<T>>>(
-    call: Call3x3<'_, T>,
+    call: Call<'_, T>,
     weights: ScaledWeights,
     parts: usize,
     most: usize,
@@ -275,22 +393,39 @@ fn by_lines<T: Pixel, K: SafeKernel<Params = FilterLinesParams<T>>>(
     picture.stream().launch::<K>(&config, args)
 }
 
-/// By the kernel for any weights.
-fn filter_any<T: Pixel>(
-    picture: &DeviceArrayRef<T, Ix3>,
-    weights: &[f32],
-    taps: usize,
-    (border, constant): (u32, T),
-    out: &mut DeviceArrayRef<T, Ix3>,
+/// By the kernel for `N × N` weights.
+fn by_strips<T: Pixel, K: SafeKernel<Params = FilterStripsParams<T, N>>, const N: usize>(
+    call: Call<'_, T>,
+    weights: [[f32; N]; N],
+    scale: f32,
 ) -> Result<()> {
+    let (picture, (border, constant)) = (call.picture, call.border);
+    let (height, width, channels) = picture.raw_dim().into_pattern();
+    let across = (width.div_ceil(T::FILTERED) * channels).div_ceil(THREADS);
+    // Each strip reads `N − 1` rows more than it has: it is as long as leaves all at a time, up to where that hardly counts.
+    let at_a_time = Ord::max(call.resident(blocks_of_strips(N)) / (across * THREADS), 1);
+    let rows = height.div_ceil(at_a_time).min(128).max(height.div_ceil(MAX_GRID_Y));
+    let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
+    let config = LaunchConfig::new(blocks, THREADS as u32);
+    let rows = rows as u32;
+    let args = (
+        picture, width, height, channels, rows, border, weights, scale, constant, call.out,
+    );
+    picture.stream().launch::<K>(&config, args)
+}
+
+/// By the kernel for any weights.
+fn filter_any<T: Pixel>(call: Call<'_, T>) -> Result<()> {
+    let (picture, (border, constant)) = (call.picture, call.border);
     let stream = picture.stream();
     let (height, width, channels) = picture.raw_dim().into_pattern();
-    let weights = stream.constant(weights)?;
+    let weights = stream.constant(&call.weights)?;
     let across = width.div_ceil(T::FILTERED) * channels;
     // A thread takes hardly longer for two rows than for one: one row is for pictures of so few threads that each runs by itself.
     let rows = (1 + across * height * 16 / resident_threads(stream)).min(ROWS);
     let blocks = across.div_ceil(THREADS) * height.div_ceil(rows);
     let config = LaunchConfig::new(u32::try_from(blocks).unwrap_or(u32::MAX), THREADS as u32);
+    let (_, taps) = call.shape;
     let args = (
         picture,
         width,
@@ -301,7 +436,7 @@ fn filter_any<T: Pixel>(
         rows as u32,
         border,
         constant,
-        out,
+        call.out,
     );
     stream.launch::<T::Filter>(&config, args)
 }

@@ -47,9 +47,9 @@ pub trait Pixel: Element + ByValue + kernels_gpu::pixel::Pixel {
     #[doc(hidden)]
     fn launch_box_blur(call: box_blur::Call<'_, Self>) -> Result<()>;
 
-    /// The filter with 3 × 3 weights, of one channel, by the kernel that suits the type and the rows.
+    /// The filter with any weights, by the kernel that suits the type, the rows and their number.
     #[doc(hidden)]
-    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()>;
+    fn launch_filter(call: filters::Call<'_, Self>) -> Result<()>;
 
     /// The picture in shades of gray, exactly where the type and the weights allow it.
     #[doc(hidden)]
@@ -74,7 +74,7 @@ impl Pixel for u8 {
         box_blur::bytes(call)
     }
 
-    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+    fn launch_filter(call: filters::Call<'_, Self>) -> Result<()> {
         filters::bytes(call)
     }
 
@@ -101,7 +101,7 @@ impl Pixel for u16 {
         box_blur::words(call)
     }
 
-    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+    fn launch_filter(call: filters::Call<'_, Self>) -> Result<()> {
         filters::words(call)
     }
 
@@ -128,7 +128,7 @@ impl Pixel for f32 {
         box_blur::floats(call)
     }
 
-    fn launch_filter_3x3(call: filters::Call3x3<'_, Self>) -> Result<()> {
+    fn launch_filter(call: filters::Call<'_, Self>) -> Result<()> {
         filters::floats(call)
     }
 

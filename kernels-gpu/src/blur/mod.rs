@@ -11,6 +11,7 @@ pub mod box_blur;
 pub mod filter;
 pub mod filter_3x3;
 pub mod filter_3x3_lines;
+pub mod filter_strips;
 pub mod gaussian;
 mod sample;
 pub mod sums;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Neighbours of a picture that a thread of a filter has, as floats and back.
 
-use cuda_std::bits::{byte_perm, round_sums_to_bytes, round_to_bytes, round_to_halves};
+use cuda_std::bits::{byte_perm, round_sums_to_bytes, round_sums_to_halves, round_to_bytes, round_to_halves};
 use cuda_std::prelude::*;
 
 use crate::pixel::Pixel;
@@ -95,6 +95,9 @@ pub trait Scaled<const V: usize>: Pixel {
     /// A word of this number.
     fn repeated(self) -> u32;
 
+    /// The word that has this number first.
+    fn word(self) -> u32;
+
     /// The word that begins with number `at`.
     ///
     /// # Safety
@@ -129,6 +132,11 @@ impl Scaled<4> for f32 {
 
     #[inline(always)]
     fn repeated(self) -> u32 {
+        self.to_bits()
+    }
+
+    #[inline(always)]
+    fn word(self) -> u32 {
         self.to_bits()
     }
 
@@ -180,6 +188,11 @@ macro_rules! bytes {
             }
 
             #[inline(always)]
+            fn word(self) -> u32 {
+                self.into()
+            }
+
+            #[inline(always)]
             unsafe fn load_word(numbers: &[u8], at: usize) -> u32 {
                 // SAFETY: as promised.
                 bytemuck::cast(unsafe { numbers.load_vec_unchecked::<4>(at) })
@@ -203,7 +216,57 @@ macro_rules! bytes {
     )*};
 }
 
-bytes!(4 16);
+bytes!(4 8 16);
+
+/// Two bytes lie where their bits stand for multiples of 2⁻¹⁴¹.
+impl Scaled<8> for u16 {
+    type Words = [u32; 4];
+
+    const EXPONENT: i32 = -141;
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn widen(words: [u32; 4]) -> [f32; 8] {
+        cuda_std::array::from_fn(|i| {
+            f32::from_bits(byte_perm(words[i / 2], 0, if i % 2 == 0 { 0x4104 } else { 0x4324 }))
+        })
+    }
+
+    #[inline(always)]
+    fn widen_one(self) -> f32 {
+        f32::from_bits(u32::from(self) << 8)
+    }
+
+    #[inline(always)]
+    fn repeated(self) -> u32 {
+        u32::from(self) * 0x0001_0001
+    }
+
+    #[inline(always)]
+    fn word(self) -> u32 {
+        self.into()
+    }
+
+    #[inline(always)]
+    unsafe fn load_word(numbers: &[u16], at: usize) -> u32 {
+        // SAFETY: as promised.
+        bytemuck::cast(unsafe { numbers.load_vec_unchecked::<2>(at) })
+    }
+
+    #[inline(always)]
+    fn selector(at: Option<usize>) -> u32 {
+        at.map_or(0x4654, |at| if at % 2 == 0 { 0x4104 } else { 0x4324 })
+    }
+
+    #[inline(always)]
+    fn one_of(word: u32, otherwise: u16, selector: u32) -> f32 {
+        f32::from_bits(byte_perm(word, u32::from(otherwise) << 8, selector))
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn round(sums: [f32; 8], scale: f32) -> [u32; 4] {
+        cuda_std::array::from_fn(|i| round_sums_to_halves([sums[2 * i], sums[2 * i + 1]], scale))
+    }
+}
 
 /// The bytes of `word` that `selector` names, of the digits of [`byte_perm`], as a number; 4 stands for a byte of zeros, and 7 comes first.
 ///

@@ -443,6 +443,18 @@ pub fn round_sums_to_bytes(values: [f32; 4], scale: f32) -> u32 {
     byte_perm(saturated_halves(a, b), saturated_halves(c, d), 0x7531)
 }
 
+/// [`round_sums_to_halves`](crate::bits::round_sums_to_halves): as [`round_sums_to_bytes`], with one bit for a half, which is shifted out.
+#[inline(always)]
+pub fn round_sums_to_halves(values: [f32; 2], scale: f32) -> u32 {
+    let scale = scale * f32::from_bits(2);
+    let [low, high] = values.map(|value| {
+        // SAFETY: registers only.
+        let doubled = unsafe { fma_rm(value, scale, f32::from_bits(1)) }.to_bits() as i32;
+        (doubled >> 1) as u32
+    });
+    saturated_halves(low, high)
+}
+
 /// Two signed numbers as the nearest ones of 16 bits without a sign, the first in the lower half.
 #[inline(always)]
 fn saturated_halves(low: u32, high: u32) -> u32 {

@@ -577,6 +577,13 @@ pub fn round_to_halves(values: [f32; 2]) -> u32 {
     low | high << 16
 }
 
+/// [`round_sums_to_halves`](crate::bits::round_sums_to_halves)
+#[cfg_attr(not(debug_assertions), inline)]
+pub fn round_sums_to_halves(values: [f32; 2], scale: f32) -> u32 {
+    debug_assert!(scale >= 0.5 && !values.iter().any(|value| value.is_nan()));
+    round_to_halves(values.map(|value| value * scale))
+}
+
 /// The integer nearest to `value`, of halves the greater; the difference is exact.
 #[inline]
 fn half_up(value: f32) -> f32 {
