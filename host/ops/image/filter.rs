@@ -404,7 +404,7 @@ fn by_strips<T: Pixel, K: SafeKernel<Params = FilterStripsParams<T, N>>, const N
     let across = (width.div_ceil(T::FILTERED) * channels).div_ceil(THREADS);
     // Each strip reads `N − 1` rows more than it has: it is as long as leaves all at a time, up to where that hardly counts.
     let at_a_time = Ord::max(call.resident(blocks_of_strips(N)) / (across * THREADS), 1);
-    let rows = height.div_ceil(at_a_time).min(128).max(height.div_ceil(MAX_GRID_Y));
+    let rows = height.div_ceil(at_a_time).min(256).max(height.div_ceil(MAX_GRID_Y));
     let blocks = (u32::try_from(across).unwrap_or(u32::MAX), height.div_ceil(rows) as u32);
     let config = LaunchConfig::new(blocks, THREADS as u32);
     let rows = rows as u32;

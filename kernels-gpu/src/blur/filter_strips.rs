@@ -119,6 +119,9 @@ trait Columns<const V: usize, const N: usize> {
     /// How many of those beside them a word has.
     const EACH: usize;
 
+    /// How many rows are on their way, 1 or `N`: `N` where the registers have room for so many.
+    const AHEAD: usize;
+
     /// The numbers of the row that begins at `start`.
     ///
     /// # Safety
@@ -207,6 +210,7 @@ impl<T: Scaled<V>, const V: usize, const N: usize> Columns<V, N> for Vectors<'_,
     type Words = T::Words;
 
     const EACH: usize = 4 / size_of::<T>();
+    const AHEAD: usize = N;
 
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load(&self, start: usize) -> Row<T::Words> {
@@ -269,6 +273,7 @@ impl<T: Scaled<V>, const V: usize, const N: usize> Columns<V, N> for Singles<'_,
     type Words = [u32; V];
 
     const EACH: usize = 1;
+    const AHEAD: usize = if size_of::<T>() == 4 { N } else { 1 };
 
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn load(&self, start: usize) -> Row<[u32; V]> {
@@ -409,8 +414,7 @@ fn add_row<const V: usize, const N: usize>(
 ///
 /// The sums of the row whose window ends with the row that is read are complete then, and those of the row whose window begins there are
 /// begun. `N` rows in turn, so that the names of the sums have come round at the end of the loop: in a loop of one row, ptxas moves them from
-/// register to register. A row is made floats before another is loaded to where it was: the next one, which the arithmetic of a row leaves
-/// time for, or, of `f32`, of which memory is the limit, the `N`th.
+/// register to register. A row is made floats before another is loaded to where it was, the `N`th behind it as a rule.
 ///
 /// # Safety
 ///
@@ -433,18 +437,17 @@ unsafe fn run<C: Columns<V, N>, const V: usize, const N: usize>(
         start: start(rows.top.wrapping_sub(N / 2)),
     };
     let mut sums = [[0.0; V]; N];
-    let ahead_by = if size_of::<C::Pixel>() == 4 { N } else { 1 };
     // SAFETY (of all): rows of the picture, as promised.
     let mut ahead = [unsafe { reader.next() }; N];
     unroll!(N, k => {
-        if k > 0 && k < ahead_by {
+        if k > 0 && k < C::AHEAD {
             ahead[k] = unsafe { reader.next() };
         }
     });
     let (mut done, mut write) = (0, start(rows.top.wrapping_sub(N - 1)));
     loop {
         unroll!(N, k => {
-            let place = k % ahead_by;
+            let place = k % C::AHEAD;
             let (row, is_missing) = ahead[place];
             let window = columns.widen(if is_missing { columns.constant() } else { row });
             ahead[place] = unsafe { reader.next() };
