@@ -227,7 +227,7 @@ proptest! {
         (partials, counters, out) in (short(), short(), short()), dirty in any::<bool>(),
     ) {
         let x = ones::<f32>(n);
-        let plan = RowPlan::new::<f32>(rows, length, length as u64);
+        let plan = RowPlan::new::<f32, f32>(rows, length, length as u64);
         let mut counters = filled(counters, u32::from(dirty) * u32::MAX);
         launch::<reduce<f32, Sum>>(&config, (&x, plan, &mut zeros(partials), &mut counters, &mut zeros(out)));
         // A plan for other elements.

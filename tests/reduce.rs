@@ -44,7 +44,7 @@ impl Wide {
 /// The error of a sum is at most `depth · u · Σ|x|`, to first order in the unit roundoff `u` (N. Higham, "Accuracy and
 /// Stability of Numerical Algorithms", 4.2); the second order is below a thousandth of it here.
 fn depth<T, A>(n: usize) -> f64 {
-    RowPlan::new::<T>(1, n, n as u64).depth::<T, A>() as f64
+    RowPlan::new::<T, A>(1, n, n as u64).depth::<T, A>() as f64
 }
 
 /// The lengths of [`lengths`], and those around the limit of short rows.
@@ -594,7 +594,7 @@ fn an_array_without_axes_has_one_element() {
 #[test]
 fn plans_of_long_rows_have_a_small_depth() {
     let depth = |log: u32| depth::<f32, f32>(1 << log);
-    let plan = |log: u32| RowPlan::new::<f32>(1, 1 << log, 0);
+    let plan = |log: u32| RowPlan::new::<f32, f32>(1, 1 << log, 0);
     assert_eq!(plan(13).chunks(), 1);
     assert_eq!(plan(14).chunks(), 8);
     assert_eq!(plan(18).chunks(), 128);

@@ -121,6 +121,22 @@ fn lengths_of_short_rows() -> Vec<usize> {
     lengths
 }
 
+/// Rows that warps combine because they are many: by vectors and by words, with and without a rest. In as many
+/// rows less one, blocks do.
+#[test]
+fn many_rows_are_combined_by_warps() {
+    for (seed, (rows, length)) in (1..).zip([(512, 1040), (1536, 1028), (1024, 2064)]) {
+        let blocks = |rows: usize| RowPlan::new::<u8, u64>(rows, length, 0).blocks::<u8>(rows, usize::MAX);
+        assert!(blocks(rows) <= rows / 8, "{rows} rows of {length}");
+        assert_eq!(blocks(rows - 1), rows - 1, "{} rows of {length}", rows - 1);
+        let x = random_array::<u8>(&[rows, length], seed);
+        let sums = lanes(&x, Axis(1), u8::wrapping_sum);
+        assert_same(&elements(&upload(&x).sum_axis(Axis(1)).unwrap()), &sums, "sums");
+        let places = lanes(&x, Axis(1), u8::position_of_least);
+        assert_eq!(elements(&upload(&x).argmin_axis(Axis(1)).unwrap()), places, "places");
+    }
+}
+
 fn short_rows<T: Reference>() {
     for (seed, length) in (1..).zip(lengths_of_short_rows()) {
         let x = random_array::<T>(&[1 + 700 / length, length], seed);
@@ -155,7 +171,7 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
     let (outer, length) = (shape[..axis].iter().product::<usize>(), shape[axis]);
     let inner = shape[axis + 1..].iter().product::<usize>();
     let depth = if inner == 1 || length < 2 {
-        RowPlan::new::<T>(outer * inner, length, 0).depth::<T, A>()
+        RowPlan::new::<T, A>(outer * inner, length, 0).depth::<T, A>()
     } else {
         ColumnPlan::new::<T>(outer * inner, length, inner, 0).depth::<T>()
     };

@@ -143,7 +143,7 @@ fn reductions<T: Reference + Num<Total: Reference + CastFrom>>(demo: &mut Demo, 
     let host = x.host.as_slice().unwrap_or_default();
     let fold = |op, values: &[T]| values.iter().copied().reduce(|a, b| T::binary(op, a, b));
     let len = host.len();
-    let depth = RowPlan::new::<T>(1, len, len as u64).depth::<T, T>() as f64;
+    let depth = RowPlan::new::<T, T>(1, len, len as u64).depth::<T, T>() as f64;
     let position = |best: fn(&T, &T) -> bool| {
         let first = (1..len).fold(0, |first, i| if best(&host[i], &host[first]) { i } else { first });
         first as u64

@@ -62,7 +62,7 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>>(
     let (stream, count) = (x.stream(), count | T::COUNT_FLAG);
     match way {
         Way::Rows { rows, length } => {
-            let plan = RowPlan::new::<T>(rows, length, count);
+            let plan = RowPlan::new::<T, Op::Acc>(rows, length, count);
             // Twice as many as run at a time, so that none runs alone for long at the end.
             let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;
             let config = grid(plan.blocks::<T>(rows, most));

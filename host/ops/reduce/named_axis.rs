@@ -13,11 +13,11 @@ use crate::error::Result;
 /// Reductions along one axis: one result for each lane, asynchronously. Every element is read once; as for whole
 /// arrays, the bits of float results depend on the shape, and of a view on how it lies.
 ///
-/// Where the elements of a lane lie side by side, and so do the lanes, short ones take a warp or a part of one each, longer
-/// ones a block or several. Otherwise neighbouring threads have neighbouring lanes. So a transposed array is read along its
-/// first axis as the array is along its last. Parts of rows or columns, permuted, reversed and repeated arrays are read
-/// where they lie as well; only what has more than two distances between its lanes, and reversed lanes whose places are
-/// asked for, are copied first. The error of a float sum is as for whole arrays, with
+/// Where the elements of a lane lie side by side, and so do the lanes, short ones, and longer ones if they are many, take a
+/// warp or a part of one each, others a block or several. Otherwise neighbouring threads have neighbouring lanes. So a
+/// transposed array is read along its first axis as the array is along its last. Parts of rows or columns, permuted,
+/// reversed and repeated arrays are read where they lie as well; only what has more than two distances between its lanes,
+/// and reversed lanes whose places are asked for, are copied first. The error of a float sum is as for whole arrays, with
 /// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth) and
 /// [`ColumnPlan::depth`](kernels_gpu::reduce::ColumnPlan::depth).
 ///

@@ -7,9 +7,10 @@
 //! "threadFenceReduction"), so that one launch is enough.
 //!
 //! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
-//! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or
-//! a part of one, and a thread has several in flight; of long ones, a block takes chunks of tiles, in each of which a
-//! thread has eight vectors of 16 bytes in flight, combined in four independent chains. Otherwise [`reduce_columns()`]
+//! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones, and many of less
+//! than a tile, take a warp or a part of one each, and a lane has several loads in flight, of several rows; of others, a block
+//! takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes in flight, combined in four independent
+//! chains. Otherwise [`reduce_columns()`]
 //! has neighbouring threads read neighbouring columns, several threads for each column. Long rows and columns are cut
 //! into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!

@@ -28,14 +28,15 @@ const SMALL: usize = 128;
 /// Chains in which a thread combines its vectors, in turn.
 pub(super) const CHAINS: usize = 4;
 
-/// Rows of at most so many elements are combined by a warp or a part of one, longer ones by blocks.
+/// Rows of at most so many elements are combined by warps or parts of one, however few they are: see [`RowPlan`].
 pub const SHORT: usize = 1024;
 
 /// Chunks that rows and columns are cut into where the tiles are enough for them: several times as many as a device
 /// runs at once, so that all of it is busy to the end.
 const PARTS: usize = 2048;
 
-/// Blocks that are enough for a device to be busy: with more, each has several tiles of a row, up to [`FEW`].
+/// Blocks that are enough for a device to be busy, about as many as it has at a time: with more, each has several tiles of
+/// a row, up to [`FEW`].
 const BUSY: usize = 512;
 
 /// The logarithm of the tiles of a row that are few for a block: more make no difference to its time.
@@ -44,7 +45,7 @@ const FEW: u32 = 2;
 /// The logarithm of the most tiles that a block combines one after another.
 const LONGEST_CHUNK: u32 = 6;
 
-/// Vectors of a short row that a lane has in flight.
+/// Vectors of a row that a lane has in flight, where warps combine rows.
 pub(super) const ITEMS: usize = 4;
 
 /// Values of blocks that a thread combines in one level of the tree above the blocks.
@@ -71,8 +72,9 @@ pub(super) const fn has_one_chain<A>() -> bool {
     size_of::<A>() > 8
 }
 
-/// Short rows that a thread has its share of, where it loads `vector` elements of type `T` at once: several where that
-/// is less than a whole access, or where a vector's elements do not take more registers than the vector.
+/// Rows that a lane has its share of, where warps combine them and it loads `vector` elements of type `T` at once:
+/// several where that is less than a whole access, or where a vector's elements do not take more registers than the
+/// vector.
 pub(super) const fn rows_in_flight<T>(vector: usize) -> usize {
     if vector == 1 || vector < tile::vec_len(size_of::<T>()) {
         4
@@ -104,7 +106,12 @@ pub(super) const LEAST_IN_FLIGHT: usize = 4;
 /// How the rows of an array are combined, each into one value: an array of shape (rows, length) along its last axis, or
 /// a whole array as one row.
 ///
-/// A long row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
+/// A warp, or a part of one, combines a row of up to [`SHORT`] elements, and a longer one if it is less than a tile, in
+/// which a thread of a block would have fewer loads in flight, or if the values are so large that blocks have one chain.
+/// It takes longer over it than a block: as many steps as it has loads one after another. So it does that where blocks would
+/// have to take at least as many turns.
+///
+/// Any other row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
 /// of them, unless the rows alone are more or the chunks have reached their limit. Where all rows together have few
 /// tiles, a chunk is a quarter of one.
 ///
@@ -120,6 +127,8 @@ pub struct RowPlan {
     pub(super) chunks: usize,
     /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
     pub(super) count: u64,
+    /// Whether a warp or a part of one combines a row, and not blocks; then a row is one chunk.
+    pub(super) is_by_warps: bool,
 }
 
 /// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
@@ -156,25 +165,31 @@ pub struct ColumnPlan {
 }
 
 impl RowPlan {
-    /// The plan for `rows` rows of `length` elements of type `T`.
+    /// The plan for `rows` rows of `length` elements of type `T`, combined as values of type `A`.
     ///
     /// # Panics
     ///
     /// If a row has 2^32 chunks, so more than 2^40 elements: none is that long.
-    pub const fn new<T>(rows: usize, length: usize, count: u64) -> Self {
-        let chunk = row_chunk::<T>(rows, length);
+    pub const fn new<T, A>(rows: usize, length: usize, count: u64) -> Self {
+        let is_by_warps = is_by_warps::<T, A>(rows, length);
+        let chunk = if is_by_warps {
+            if length == 0 { 1 } else { length }
+        } else {
+            row_chunk::<T>(rows, length)
+        };
         Self {
             length,
             chunk,
             chunks: chunks(length, chunk),
             count,
+            is_by_warps,
         }
     }
 
     /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a
     /// block has several chunks, of one row.
     pub const fn blocks<T>(&self, rows: usize, most: usize) -> usize {
-        if self.is_short() {
+        if self.is_by_warps {
             let vector = self.vector::<T>();
             return rows.div_ceil(THREADS / self.lanes(vector) as usize * rows_in_flight::<T>(vector));
         }
@@ -204,27 +219,13 @@ impl RowPlan {
         self.chunks
     }
 
-    /// Whether a row is combined by a warp or a part of one.
-    pub(super) const fn is_short(&self) -> bool {
-        self.length <= SHORT
-    }
-
-    /// The elements of a short row that are loaded at once: as many as 16 bytes hold, where the row has only whole
-    /// vectors of them and several; else as many as four bytes hold, where it has only whole ones of those; else one.
+    /// The elements that a lane loads at once where warps combine rows.
     pub(super) const fn vector<T>(&self) -> usize {
-        let access = tile::vec_len(size_of::<T>());
-        let word = access / 4;
-        if self.length.is_multiple_of(access) && self.length > access {
-            access
-        } else if word > 1 && self.length.is_multiple_of(word) {
-            word
-        } else {
-            1
-        }
+        vector::<T>(self.length)
     }
 
-    /// The lanes of a warp that combine a short row by vectors of `vector` elements: a power of two, with [`ITEMS`]
-    /// vectors for each while there are lanes.
+    /// The lanes of a warp that combine a row by vectors of `vector` elements: a power of two, with [`ITEMS`] vectors for
+    /// each while there are lanes.
     pub(super) const fn lanes(&self, vector: usize) -> u32 {
         let lanes = (self.length / vector).div_ceil(ITEMS).next_power_of_two();
         if lanes > WARP { WARP as u32 } else { lanes as u32 }
@@ -236,7 +237,7 @@ impl RowPlan {
     /// Of a sum with unit roundoff `u`, the error is at most `depth · u · Σ|x|`, to first order (N. Higham, "Accuracy
     /// and Stability of Numerical Algorithms", 4.2).
     pub const fn depth<T, A>(&self) -> usize {
-        if self.is_short() {
+        if self.is_by_warps {
             let vector = self.vector::<T>();
             let lanes = self.lanes(vector) as usize;
             // A vector, those that are loaded with it, and the chain of those; the rest of fewer; then the lanes.
@@ -402,6 +403,27 @@ const fn chunk(columns: usize, length: usize, (width, step): (usize, usize)) -> 
     step << log_tiles(length.div_ceil(step), columns.div_ceil(width))
 }
 
+/// Whether warps combine rows, and not blocks: see [`RowPlan`].
+const fn is_by_warps<T, A>(rows: usize, length: usize) -> bool {
+    let may_be = length < tile_len::<T>() || has_one_chain::<A>();
+    let steps = length.div_ceil(WARP * ITEMS * vector::<T>(length));
+    length <= SHORT || may_be && steps <= rows / BUSY
+}
+
+/// The elements of a row of `length` that a lane loads at once: as many as 16 bytes hold, where the row has only whole
+/// vectors of them and several; else as many as four bytes hold, where it has only whole ones of those; else one.
+const fn vector<T>(length: usize) -> usize {
+    let access = tile::vec_len(size_of::<T>());
+    let word = access / 4;
+    if length.is_multiple_of(access) && length > access {
+        access
+    } else if word > 1 && length.is_multiple_of(word) {
+        word
+    } else {
+        1
+    }
+}
+
 /// The logarithm of the number of tiles in a chunk: the least with which `segments` rows of `tiles` tiles are at most
 /// [`PARTS`] chunks, or a row is one chunk, but not above [`LONGEST_CHUNK`].
 const fn log_tiles(tiles: usize, segments: usize) -> u32 {
@@ -429,9 +451,7 @@ const fn row_log_tiles(tiles: usize, rows: usize) -> u32 {
 const fn row_chunk<T>(rows: usize, length: usize) -> usize {
     let tile = tile_len::<T>();
     let tiles = length.div_ceil(tile);
-    if length <= SHORT {
-        tile
-    } else if tiles > 1 && rows.saturating_mul(STEPS * tiles) <= SMALL {
+    if tiles > 1 && rows.saturating_mul(STEPS * tiles) <= SMALL {
         tile / STEPS
     } else {
         tile << row_log_tiles(tiles, rows)

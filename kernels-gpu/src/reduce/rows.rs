@@ -30,17 +30,17 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
         unsafe {
-            if !self.plan.is_short() {
-                return self.long::<Op, N>();
+            if !self.plan.is_by_warps {
+                return self.by_blocks::<Op, N>();
             }
             let vector = self.plan.vector::<T>();
             if N > 1 && vector == N {
-                return self.short::<Op, N>();
+                return self.by_warps::<Op, N>();
             }
             match const { size_of::<T>() } {
-                1 if vector == 4 => self.short::<Op, 4>(),
-                2 if vector == 2 => self.short::<Op, 2>(),
-                _ => self.short::<Op, 1>(),
+                1 if vector == 4 => self.by_warps::<Op, 4>(),
+                2 if vector == 2 => self.by_warps::<Op, 2>(),
+                _ => self.by_warps::<Op, 1>(),
             }
         }
     }
@@ -51,7 +51,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// As [`combine`](Self::combine), and `N` is that of the plan.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn short<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
+    unsafe fn by_warps<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         let (lanes, rows) = (self.plan.lanes(N), const { rows_in_flight::<T>(N) });
         let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
         let step = THREADS >> log_lanes;
@@ -65,7 +65,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             let mut left = if rows > 1 { hint::opaque(rows as u32) } else { 1 };
             while left > 0 {
                 // SAFETY: there is a row, as just asked; the rest is the caller's promise.
-                unsafe { self.short_rows::<Op, N, 1>(row, step, lane, lanes) };
+                unsafe { self.rows_by_warps::<Op, N, 1>(row, step, lane, lanes) };
                 row += step;
                 left -= 1;
             }
@@ -75,9 +75,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let all = |k: usize| unsafe {
             // A constant, so that the other numbers are not even compiled.
             match const { rows_at_once::<A>(rows_in_flight::<T>(N)) } {
-                1 => self.short_rows::<Op, N, 1>(row + k * step, step, lane, lanes),
-                2 => self.short_rows::<Op, N, 2>(row + k * step, step, lane, lanes),
-                _ => self.short_rows::<Op, N, 4>(row + k * step, step, lane, lanes),
+                1 => self.rows_by_warps::<Op, N, 1>(row + k * step, step, lane, lanes),
+                2 => self.rows_by_warps::<Op, N, 2>(row + k * step, step, lane, lanes),
+                _ => self.rows_by_warps::<Op, N, 4>(row + k * step, step, lane, lanes),
             }
         };
         let mut k = 0;
@@ -92,9 +92,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// # Safety
     ///
-    /// As [`short`](Self::short), and there is a row.
+    /// As [`by_warps`](Self::by_warps), and there is a row.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn short_rows<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const K: usize>(
+    unsafe fn rows_by_warps<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const K: usize>(
         &self,
         first: usize,
         step: usize,
@@ -161,7 +161,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// As [`combine`](Self::combine).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
+    unsafe fn by_blocks<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
         let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
         let blocks = self.blocks_of_row();
@@ -405,7 +405,7 @@ fn turn<A: Copy>(chains: [A; CHAINS], first: A) -> [A; CHAINS] {
     }
 }
 
-/// The vectors of a short row that a lane has loaded together, combined; the first is number `first` of the row, and
+/// The vectors of a row that a lane has loaded together, combined; the first is number `first` of the row, and
 /// each next one `stride` further on.
 #[inline(always)]
 fn lift_items<T: Pod, Op: ReduceOp<T>, const N: usize>(items: [[T; N]; ITEMS], first: u32, stride: u32) -> Op::Acc {
