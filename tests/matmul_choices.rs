@@ -80,7 +80,15 @@ fn every_choice_is_right() {
         };
         assert_eq!(parts, whole + sums as u64, "{tile}");
     }
-    for tile in ["across 64", "across 112", "across 128", "across 176", "across 192"] {
+    for tile in [
+        "across 64",
+        "across 112",
+        "across 128",
+        "across 160",
+        "across 168",
+        "across 176",
+        "across 192",
+    ] {
         check(&hopper, bf16, matmul, &format!("{tile} 1"));
     }
     for (device, tile) in [(&hopper, "wgmma 64"), (&ampere, "mma 64")] {

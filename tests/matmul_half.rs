@@ -267,7 +267,7 @@ fn check_what_is_added(device: &Device, [m, n, k]: [usize; 3], seed: u64) {
     check(added.view(), a.view(), b.view(), (1.0, 0.5, 2.0), "old elements");
 }
 
-/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112, of 192 × 96, of 192 × 176 and of 256 × 160 by clusters of four and of two blocks, some of
+/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112, of 192 × 96, of 192 × 176, of 256 × 160 and of 256 × 168 by clusters of four and of two blocks, some of
 /// which have none, with more steps along k than stages and a tile for each block.
 #[test]
 fn clusters_of_blocks() {
@@ -300,6 +300,11 @@ fn clusters_of_blocks() {
     check_orders_on::<bf16>(vec![device.clone()], [1, 1], [296, 248, 72]);
     check_what_is_added(&device, [296, 248, 72], 22);
     check_orders_on::<f16>(vec![hopper_of(3, Checks::default())], [1, 1], [312, 504, 264]);
+    // Of 256 × 168, whose last box has half the rows: with tiles that reach back by half a box, and more tiles than blocks.
+    check_orders_on::<bf16>(vec![device.clone()], [1, 1], [328, 248, 72]);
+    check_what_is_added(&device, [336, 248, 72], 24);
+    check_what_is_added(&device, [328, 248, 72], 25);
+    check_orders_on::<f16>(vec![hopper_of(3, Checks::default())], [1, 1], [328, 504, 264]);
     // As many tiles as an H100 or H200 has room for in clusters.
     if crate::common::device().properties().tensor_cores == Some((9, 0)) {
         let gpu = crate::common::device();
@@ -311,6 +316,8 @@ fn clusters_of_blocks() {
         check_what_is_added(gpu, [2056, 2104, 328], 19);
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [2200, 2232, 264]);
         check_what_is_added(gpu, [3088, 3080, 72], 23);
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [2264, 2280, 264]);
+        check_what_is_added(gpu, [3304, 3208, 136], 26);
     }
 }
 
@@ -321,8 +328,8 @@ fn pairs_of_blocks() {
     check_orders_on::<bf16>(vec![hopper_of(4, Checks::ALL)], [1, 1], [248, 376, 72]);
     check_orders_on::<f16>(vec![hopper_of(2, Checks::default())], [2, 2], [136, 248, 392]);
     let device = hopper_of(2, Checks::ALL);
-    check_orders_on::<bf16>(vec![device.clone()], [1, 1], [328, 248, 72]);
-    check_what_is_added(&device, [328, 248, 72], 17);
+    check_orders_on::<bf16>(vec![device.clone()], [1, 1], [360, 248, 72]);
+    check_what_is_added(&device, [360, 248, 72], 17);
     // On a GPU, an odd number of rows of tiles: the row that makes the pairs whole is every block's count.
     if crate::common::device().properties().tensor_cores == Some((9, 0)) {
         let gpu = crate::common::device();

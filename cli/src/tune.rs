@@ -190,10 +190,11 @@ impl Display for Candidate {
 type Tiles = (&'static str, &'static [usize], fn(usize) -> [usize; 2]);
 
 const WGMMA: Tiles = ("wgmma", &[64, 128, 192, 256], |columns| [128, columns]);
-const ACROSS: Tiles = ("across", &[64, 112, 128, 160, 176, 192], |size| match size {
+const ACROSS: Tiles = ("across", &[64, 112, 128, 160, 168, 176, 192], |size| match size {
     64 => [48, 64],
     112 => [112, 128],
     160 => [160, 256],
+    168 => [168, 256],
     176 => [176, 192],
     columns => [96, columns],
 });

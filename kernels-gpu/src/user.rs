@@ -287,7 +287,7 @@ macro_rules! epilogue_kernels {
                 nested,
                 T = [$($type)+],
                 F = [$function],
-                R = [24, 48, 56, 80, 88],
+                R = [24, 48, 56, 80, 84, 88],
                 arch = "sm_90a",
                 max_threads = $crate::matmul::wgmma::threads(R),
                 min_blocks = 1,
@@ -324,6 +324,7 @@ macro_rules! epilogue_kernels {
                 type Tiles192By96 = gemm_wgmma_across<$($type)+, $function, 48>;
                 type Tiles128By112 = gemm_wgmma_across<$($type)+, $function, 56>;
                 type Tiles256By160 = gemm_wgmma_across<$($type)+, $function, 80>;
+                type Tiles256By168 = gemm_wgmma_across<$($type)+, $function, 84>;
                 type Tiles192By176 = gemm_wgmma_across<$($type)+, $function, 88>;
             }
         };

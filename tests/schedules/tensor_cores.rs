@@ -41,7 +41,7 @@ pub(super) fn halves(run: &mut Run) {
 }
 
 /// Shapes that tiles of 64 × 48, of 192 × 96 and of 128 × 112 fill best, which are computed as transposes, one of a pair of blocks, and
-/// those that a pair fills by tiles of 192 × 176 and of 256 × 160.
+/// those that a pair fills by tiles of 192 × 176, of 256 × 160 and of 256 × 168.
 fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
     for (m, n) in [
         (48, 56),
@@ -50,6 +50,7 @@ fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
         (136, 248),
         (344, 184),
         (296, 248),
+        (328, 248),
     ] {
         let operands = Operands::<T>::new(run, [m, n, 72], layout);
         run.keep(operands.a().matmul(&operands.b()));

@@ -260,7 +260,7 @@ impl<T> Fragment<T> {
 }
 
 /// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 16, 24, 32, 48, 56, 64, 80,
-/// 88, 96, 104 or 128 elements.
+/// 84, 88, 96, 104 or 128 elements.
 /// See the [module](self).
 #[must_use]
 pub struct Accumulator<const R: usize, S = f32>([S; R]);

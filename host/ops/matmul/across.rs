@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 160, of 112, of 96 and of 48 rows of `C`: where these fill
+//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 168, of 160, of 112, of 96 and of 48 rows of `C`: where these fill
 //! the multiprocessors better than those of 64 and 128.
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AcrossGemm, AcrossParams};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::across::in_boxes;
-use kernels_gpu::matmul::wgmma::{BOX_M, HALF_TILE_M, LINE, WgmmaShape, b_box, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::across::{copy_m, in_boxes};
+use kernels_gpu::matmul::wgmma::{HALF_TILE_M, LINE, WgmmaShape, b_box, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
@@ -21,13 +21,15 @@ use super::ways::{self, Tile, Way};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
+use crate::tensor_map::Swizzle;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-pub(super) const TILES: [(Tile, usize); 6] = [
+pub(super) const TILES: [(Tile, usize); 7] = [
     ([96, 192], 820),
     ([176, 192], 1420),
     ([160, 256], 1810),
+    ([168, 256], 1960),
     ([112, 128], 660),
     ([96, 128], 600),
     ([48, 64], 380),
@@ -40,7 +42,11 @@ fn registers([rows, _]: Tile) -> usize {
 
 /// By what a table tells the tiles apart: their columns, or, where others have as many, their rows.
 fn name([rows, columns]: Tile) -> usize {
-    if matches!(rows, 112 | 160 | 176) { rows } else { columns }
+    if matches!(rows, 112 | 160 | 168 | 176) {
+        rows
+    } else {
+        columns
+    }
 }
 
 /// Whether the product can be done by these tiles: there is a step along k for each consumer that has its own, and the left operand lies
@@ -142,7 +148,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
         ..shape
     };
     if finish.beta == 0.0 {
-        hopper::reach_back(&mut shape, tile[0], [LINE / size_of::<T>(), BOX_M]);
+        hopper::reach_back(&mut shape, tile[0], [LINE / size_of::<T>(), copy_m(registers(tile))]);
     }
     let launch = Launch {
         shape,
@@ -160,6 +166,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
             24 => launch.run::<<T as AcrossGemm<F>>::Tiles64By48, D, F>(24, out, finish),
             56 => launch.run::<<T as AcrossGemm<F>>::Tiles128By112, D, F>(56, out, finish),
             80 => launch.run::<<T as AcrossGemm<F>>::Tiles256By160, D, F>(80, out, finish),
+            84 => launch.run::<<T as AcrossGemm<F>>::Tiles256By168, D, F>(84, out, finish),
             88 => launch.run::<<T as AcrossGemm<F>>::Tiles192By176, D, F>(88, out, finish),
             _ => launch.run::<<T as AcrossGemm<F>>::Tiles192By96, D, F>(48, out, finish),
         },
@@ -193,9 +200,13 @@ impl<T: Half> Launch<'_, T> {
         let b = self
             .b
             .map_in_boxes(of, tile_n(registers), b_box(registers), halves_b.into())?;
-        let residual = self.residual.as_ref().map(hopper::map_of_added).transpose()?;
+        let result_box = hopper::result_box::<T>(copy_m(registers));
+        let added = self.residual.as_ref();
+        let residual = added
+            .map(|added| added.tensor_map(&result_box, Swizzle::B128))
+            .transpose()?;
         let has_residual = u32::from(residual.is_some());
-        let mut c = hopper::result_map(out)?;
+        let mut c = out.tensor_map_mut(&result_box, Swizzle::B128)?;
         let config = hopper::config(&self.shape, registers, self.stream);
         let across = |[product, row, column]: [usize; 3]| [product, column, row];
         let plan = finish.plan();

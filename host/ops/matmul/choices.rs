@@ -46,7 +46,7 @@ impl Factors {
 pub(super) enum Kernel {
     /// Hopper's tensor cores; tiles by their columns.
     Wgmma,
-    /// The same for 16 bits, as products of transposes; tiles by their columns, those of 112 × 128, of 160 × 256 and of 176 × 192 by their rows.
+    /// The same for 16 bits, as products of transposes; tiles by their columns, those of 112 × 128, of 160 and 168 × 256 and of 176 × 192 by their rows.
     Across,
     /// The tensor cores of Ampere and later; tiles by their columns.
     Mma,
@@ -61,7 +61,7 @@ pub(super) enum Kernel {
 /// Each kernel's name, with what its tiles are told apart by.
 const KERNELS: [(&str, Kernel, &[usize]); 6] = [
     ("wgmma", Kernel::Wgmma, &[64, 128, 192, 256]),
-    ("across", Kernel::Across, &[64, 112, 128, 160, 176, 192]),
+    ("across", Kernel::Across, &[64, 112, 128, 160, 168, 176, 192]),
     ("mma", Kernel::Mma, &[64, 128, 256]),
     ("simt", Kernel::Simt, &[64, 128, 256]),
     ("dmma", Kernel::Dmma, &[32, 64, 128]),

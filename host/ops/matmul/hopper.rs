@@ -14,8 +14,8 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
-use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorMapMutArg};
-use crate::view::{DeviceView, DeviceViewMut};
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapMutArg};
+use crate::view::DeviceViewMut;
 
 /// The first driver, by its CUDA version, that launches in clusters of which the kernel does not say how large they are, as launches
 /// behind others are.
@@ -120,21 +120,16 @@ pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stre
     }
 }
 
-/// A box of a result.
-const fn result_box<C>() -> [usize; 3] {
-    [1, BOX_M, LINE / size_of::<C>()]
+/// A box of so many rows of a result.
+pub(super) const fn result_box<C>(rows: usize) -> [usize; 3] {
+    [1, rows, LINE / size_of::<C>()]
 }
 
 /// The map of a result.
 pub(super) fn result_map<'a, C: TensorElement>(
     out: &'a mut DeviceViewMut<'_, C, Ix3>,
 ) -> Result<TensorMapMutArg<'a, C>> {
-    out.tensor_map_mut(&result_box::<C>(), Swizzle::B128)
-}
-
-/// The map of what is added to a result, box by box.
-pub(super) fn map_of_added<'a, C: TensorElement>(added: &'a DeviceView<'_, C, Ix3>) -> Result<TensorMapArg<'a, C>> {
-    added.tensor_map(&result_box::<C>(), Swizzle::B128)
+    out.tensor_map_mut(&result_box::<C>(BOX_M), Swizzle::B128)
 }
 
 /// Has `write` write results of these extents to `out`, or, where no map can have it, to a matrix with longer lines that is

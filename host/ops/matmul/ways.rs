@@ -6,7 +6,9 @@
 //! What the cache gives was measured on an H100 and an H200, docs/kernels/matmul.md has the account.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{HALF_TILE_M, TILE_M, may_be_in_pairs, may_have_clusters, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{
+    HALF_TILE_M, TILE_M, may_be_in_fours, may_be_in_pairs, may_have_clusters, tile_k, tile_n,
+};
 
 use super::across;
 use super::split;
@@ -79,7 +81,7 @@ impl Way {
                 // They leave multiprocessors idle.
                 (_, true) => {
                     let fits = self.tiles(of) <= self.room(multiprocessors);
-                    may_have_clusters(self.registers()) && within_sectors && fits
+                    may_be_in_fours(self.registers()) && within_sectors && fits
                 }
             }
     }
@@ -229,6 +231,7 @@ mod tests {
             [2008, 2008, 2008],
             [2104, 2104, 2104],
             [2200, 2200, 2200],
+            [2264, 2264, 2264],
             [3088, 3088, 3088],
             [1608, 2872, 3072],
             [4112, 4112, 4112],
@@ -249,8 +252,9 @@ mod tests {
             Some(([128, 256], false, 1)),
             Some(([176, 192], true, 1)),
             Some(([160, 256], true, 1)),
+            Some(([168, 256], true, 1)),
             Some(([160, 256], true, 1)),
-            Some(([160, 256], true, 0)),
+            Some(([168, 256], true, 1)),
             Some(([176, 192], true, 0)),
             Some(([128, 64], false, 0)),
             Some(([96, 192], true, 0)),
@@ -271,6 +275,7 @@ mod tests {
             ([136, 184, 72], 2),
             ([248, 376, 72], 4),
             ([136, 248, 72], 2),
+            ([360, 248, 72], 2),
             ([328, 248, 72], 2),
             ([296, 248, 72], 2),
         ];
@@ -282,6 +287,7 @@ mod tests {
             Some(([128, 192], false, 1)),
             Some(([128, 256], false, 1)),
             Some(([128, 256], false, 1)),
+            Some(([168, 256], true, 1)),
             Some(([160, 256], true, 1)),
         ];
         assert_eq!(

@@ -168,6 +168,8 @@ pub trait AcrossGemm<F: 'static = Activation>: Pod {
     type Tiles128By112: Kernel<Params = AcrossParams<Self, F>>;
     /// 256 columns, 160 rows.
     type Tiles256By160: Kernel<Params = AcrossParams<Self, F>>;
+    /// 256 columns, 168 rows.
+    type Tiles256By168: Kernel<Params = AcrossParams<Self, F>>;
     /// 192 columns, 176 rows.
     type Tiles192By176: Kernel<Params = AcrossParams<Self, F>>;
 }
@@ -179,6 +181,7 @@ macro_rules! across {
             type Tiles192By96 = wgmma::across::gemm_wgmma_across<$type, 48>;
             type Tiles128By112 = wgmma::across::gemm_wgmma_across<$type, 56>;
             type Tiles256By160 = wgmma::across::gemm_wgmma_across<$type, 80>;
+            type Tiles256By168 = wgmma::across::gemm_wgmma_across<$type, 84>;
             type Tiles192By176 = wgmma::across::gemm_wgmma_across<$type, 88>;
         }
     )*};

@@ -74,7 +74,7 @@ const fn consumers(registers: usize) -> usize {
 /// Parts of 64 rows that a consumer has of a tile, each with an accumulator of its own.
 const fn parts(registers: usize) -> usize {
     match registers {
-        80 => 2,
+        80 | 84 => 2,
         _ => 1,
     }
 }
@@ -112,13 +112,13 @@ const fn a_bytes(registers: usize) -> usize {
 /// Rows of tiles that numbers go down before they go right.
 const GROUP: u32 = 16;
 
-/// The same of tiles of 64, 96, 128, 160 and 176 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
+/// The same of tiles of 64, 96, 128, 160, 168 and 176 columns and elements of so many bytes, as measured on an H100. Some 16 blocks of neighbouring numbers
 /// are in one part of the GPU (GPC), which seems to ask the cache once for what several of them read at a time: of tiles so narrow, what
 /// is asked for counts, and it is least of parts that are as wide as they are high.
 const fn group(registers: usize, element: usize) -> u32 {
     match (registers, element) {
         (32, 2) => 4,
-        (48 | 56 | 80 | 88, 2) => 2,
+        (48 | 56 | 80 | 84 | 88, 2) => 2,
         (64, 1) => 4,
         _ => GROUP,
     }
@@ -140,7 +140,7 @@ const fn stages(registers: usize) -> usize {
         24 | 32 => 8,
         56 | 64 => 6,
         48 => 5,
-        80 | 88 => 3,
+        80 | 84 | 88 => 3,
         _ => 4,
     }
 }
@@ -169,7 +169,7 @@ const fn b_bytes(registers: usize) -> usize {
 /// Bytes of what is stored, and of sums that the consumers exchange.
 const fn result_bytes(registers: usize) -> usize {
     match registers {
-        24 | 48 | 56 | 80 | 88 | 104 => across::result_bytes(registers),
+        24 | 48 | 56 | 80 | 84 | 88 | 104 => across::result_bytes(registers),
         _ => 4 * consumers(registers) * boxes(registers) * BOX_BYTES,
     }
 }
@@ -177,7 +177,7 @@ const fn result_bytes(registers: usize) -> usize {
 /// Barriers of copies of what is added to the sums: one for each consumer of the tiles of [`across`].
 const fn added(registers: usize) -> usize {
     match registers {
-        24 | 48 | 56 | 80 | 88 => consumers(registers),
+        24 | 48 | 56 | 80 | 84 | 88 => consumers(registers),
         _ => 0,
     }
 }
@@ -185,7 +185,12 @@ const fn added(registers: usize) -> usize {
 /// Whether a launch of tiles whose sums take so many registers may be in clusters. They want a hundred instructions more ahead of
 /// the first copy and in the producer's loop, which took 0.2 µs in tiles of 64 columns.
 pub const fn may_have_clusters(registers: usize) -> bool {
-    matches!(registers, 48 | 56 | 80 | 88)
+    matches!(registers, 48 | 56 | 80 | 84 | 88)
+}
+
+/// Whether they may be in clusters of four: the half of a tile of `B` that a block copies then begins where the swizzle does.
+pub const fn may_be_in_fours(registers: usize) -> bool {
+    may_have_clusters(registers) && tile_n(registers).is_multiple_of(16)
 }
 
 /// Whether a launch of [`gemm_wgmma()`] by tiles whose sums take so many registers, of elements of 16 bits, may be in clusters of two, whose
@@ -274,7 +279,7 @@ pub struct WgmmaShape {
     /// Lines of `A` that a copy brings where they lie along k: those of a tile; or, of elements of 8 and 16 bits, where that has
     /// [`HALF_TILE_M`] and there are fewer, as many of them, to a multiple of 8.
     pub a_lines: u32,
-    /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or 2. Two
+    /// The binary logarithm of the blocks of the launch's clusters, along x, where it [may be in such](may_have_clusters): 1 or, where it [may](may_be_in_fours), 2. Two
     /// have tiles side by side, and copy a half of `A` each for both; four have two by two, and so of `B` those one above the other.
     /// Of [`gemm_wgmma()`], where it [may be in pairs](may_be_in_pairs), 1: two have tiles one above the other, and copy a half of `B` each
     /// for both. Otherwise 0.
@@ -282,7 +287,7 @@ pub struct WgmmaShape {
     /// The row behind which no tile of 16-bit elements begins: those that would reach back, among the rows of a neighbour. A multiple of [`BOX_M`] or,
     /// of [`across`], of 64. Where the old elements are read it is [`u32::MAX`]: a neighbour may have stored them.
     pub last_row: u32,
-    /// The same of columns: a multiple of those of a box of the result or, of [`across`], of [`BOX_M`].
+    /// The same of columns: a multiple of those of a box of the result or, of [`across`], of [`across::copy_m`].
     pub last_column: u32,
 }
 

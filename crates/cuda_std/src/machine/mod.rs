@@ -190,10 +190,10 @@ pub trait InRegisters<S> {
     fn wait_but_newest(&mut self);
 }
 
-/// The registers of one thread: 16, 24, 32, 48, 56, 64, 80, 88, 96, 104 or 128 f32, for matrices 32, 48, 64, 96, 112, 128, 160, 176, 192, 208 or 256 wide.
+/// The registers of one thread: 16, 24, 32, 48, 56, 64, 80, 84, 88, 96, 104 or 128 f32, for matrices 32, 48, 64, 96, 112, 128, 160, 168, 176, 192, 208 or 256 wide.
 #[diagnostic::on_unimplemented(
     message = "there is no accumulator `{Self}`",
-    note = "an accumulator has 16, 24, 32, 48, 56, 64, 80, 88, 96, 104 or 128 elements a thread"
+    note = "an accumulator has 16, 24, 32, 48, 56, 64, 80, 84, 88, 96, 104 or 128 elements a thread"
 )]
 #[allow(clippy::missing_safety_doc)] // as for `Batch::mma`
 pub trait Registers: InRegisters<f32> {
@@ -248,7 +248,7 @@ pub trait Registers: InRegisters<f32> {
 /// As [`Registers`], of i32.
 #[diagnostic::on_unimplemented(
     message = "there is no accumulator `{Self}`",
-    note = "an accumulator has 16, 24, 32, 48, 56, 64, 80, 88, 96, 104 or 128 elements a thread"
+    note = "an accumulator has 16, 24, 32, 48, 56, 64, 80, 84, 88, 96, 104 or 128 elements a thread"
 )]
 #[allow(clippy::missing_safety_doc)] // as for `Batch::mma`
 pub trait IntegerRegisters: InRegisters<i32> {

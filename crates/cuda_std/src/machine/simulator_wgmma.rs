@@ -432,7 +432,7 @@ macro_rules! registers {
     };
 }
 
-registers! { 16 24 32 48 56 64 80 88 96 104 128 }
+registers! { 16 24 32 48 56 64 80 84 88 96 104 128 }
 
 pub fn wgmma_fence() {}
 

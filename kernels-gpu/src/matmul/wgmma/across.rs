@@ -5,8 +5,9 @@
 //! that lie along themselves there are 64 in a box, or 32, at half the speed of copies. In C order the lines of `A` lie along k. So
 //! they are the columns of a tile here, and those of `B`, which lie as they like, its rows, 64 for each consumer; and the result is
 //! transposed on its way to shared memory (`stmatrix`). There are tiles of 192 × 96 and 192 × 176, with three consumers, of 128 × 96, where
-//! one of these is left out, of 128 × 112, of 256 × 160, whose two consumers have two parts of 64 rows each, which they store one after the
-//! other, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and stores half of them.
+//! one of these is left out, of 128 × 112, of 256 × 160 and 256 × 168, whose two consumers have two parts of 64 rows each, which they
+//! store one after the other, and of 64 × 48, whose two consumers have stages in turn and exchange their sums, so that each adds and
+//! stores half of them.
 //!
 //! What is added to each sum, a residual or the old element, the accelerator copies into the boxes of the result before the sums are
 //! there. A thread finds it where it then puts the result.
@@ -30,9 +31,18 @@ use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
-/// Boxes of a consumer's part of the result, of 16 rows of it.
+/// Boxes of a consumer's part of the result, of 16 rows of it, of which the last one may have 8.
 const fn boxes(registers: usize) -> usize {
-    registers / 8
+    registers.div_ceil(8)
+}
+
+/// Rows that a copy has: those of a box, or half as many where a tile's are no multiple of that, since the other half's are the next
+/// tile's, which another block stores.
+pub const fn copy_m(registers: usize) -> usize {
+    match tile_n(registers) % BOX_M {
+        0 => BOX_M,
+        _ => BOX_M / 2,
+    }
 }
 
 /// Whether `B` may lie along n: the columns of a tile are in boxes of 32.
@@ -58,12 +68,12 @@ pub(super) const fn result_bytes(registers: usize) -> usize {
 ///
 /// As for [`gemm_wgmma`](fn@super::gemm_wgmma), with [`threads`](WgmmaShape::threads) threads, and tiles of so many rows as the shape
 /// says. `b` lies along k, or, where its tiles are [`in_boxes`], is copied in boxes of [`b_box`](super::b_box) lines, with the swizzle of
-/// as many elements. `c` has the columns of what is multiplied as its rows, and so has `residual`, whose boxes are those of `c`: it is
-/// read where `has_residual` is not 0, and then `beta` is 0. The bias is as [`Epilogue::new`] says for the strides of what is
-/// multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has. A launch in clusters is one of whole
+/// as many elements. `c` has the columns of what is multiplied as its rows, in boxes of [`copy_m`] of them, and so has `residual`,
+/// whose boxes are those of `c`: it is read where `has_residual` is not 0, and then `beta` is 0. The bias is as [`Epilogue::new`] says
+/// for the strides of what is multiplied, of which the last one is 0. With tiles of 64 rows, `k` is more than a stage has. A launch in clusters is one of whole
 /// clusters of as many blocks as the shape says, and a tile of the map of `a`, of four blocks also of that of `b`, is the half that one of
 /// them copies: of its lines, or, where these lie along themselves, of the elements along k.
-#[kernel(T = [bf16, f16], R = [24, 48, 56, 80, 88], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+#[kernel(T = [bf16, f16], R = [24, 48, 56, 80, 84, 88], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
@@ -160,6 +170,8 @@ impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
 where
     [f32; R]: Registers,
 {
+    const COPY_BYTES: usize = copy_m(R) * LINE;
+
     /// The boxes that a consumer stores: all of its lines' or, where both have the same, half of them.
     #[inline(always)]
     fn boxes_of(&self, group: u32) -> [u32; 2] {
@@ -208,7 +220,7 @@ where
                 self.finish_part(others, group, tile, second, &finish, &mut round);
                 continue;
             }
-            let mut sums = match (self.a_lies_along_m(), in_boxes(R) && self.b_lies_along_n()) {
+            let mut sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
                 (false, false) => self.sums::<T, T, KMajor, KMajor>(group, &mut place),
                 (false, true) => self.sums::<T, T, KMajor, T::AlongLinesBy32>(group, &mut place),
                 (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(group, &mut place),
@@ -345,13 +357,15 @@ where
             return;
         }
         tma::wait_read::<0>();
-        let boxes = self.boxes_of_warp(group);
+        let copies = self.copies_of_warp(group);
         let loaded = self.added(group);
-        loaded.arrive_expect_tx(boxes.clone().count() as u32 * BOX_BYTES as u32);
-        for number in boxes {
-            let at = Self::box_at(tile, number);
+        loaded.arrive_expect_tx(copies.clone().count() as u32 * Self::COPY_BYTES as u32);
+        for number in copies {
+            // What the last box has no rows for has those ahead of it.
+            let brought = if Self::is_in_tile(number) { number } else { number - 1 };
+            let at = Self::copied_at(tile, brought);
             // SAFETY: a box of the map, by the kernel's contract, into memory that is not read before its barrier says so.
-            unsafe { from.load(self.box_across(group, number).cast(), at, loaded) };
+            unsafe { from.load(self.copied(group, number).cast(), at, loaded) };
         }
     }
 
@@ -386,7 +400,7 @@ where
         let [first, end] = self.boxes_of(group);
         unroll!(16, number => {
             if number < boxes(R) && (first..end).contains(&(number as u32)) {
-                self.put_box(group, number as u32, |i| sums.element(8 * number + i));
+                self.put_box(group, number as u32, |i| sums.element((8 * number + i).min(R - 1)));
             }
         });
     }
@@ -410,39 +424,43 @@ where
         if !warp::elect() {
             return;
         }
-        for number in self.boxes_of_warp(group) {
-            if tile.owns(tile.row, tile.column + number * BOX_M as u32) {
+        for number in self.copies_of_warp(group) {
+            let at = Self::copied_at(tile, number);
+            if Self::is_in_tile(number) && tile.owns(tile.row, at[1] as u32) {
                 // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-                unsafe {
-                    self.c
-                        .store(Self::box_at(tile, number), self.box_across(group, number).cast())
-                };
+                unsafe { self.c.store(at, self.copied(group, number).cast()) };
             }
             tma::commit();
         }
     }
 
-    /// The boxes that this warp has copied.
+    /// The copies that this warp asks for: of whole boxes, so that there may be one more than a tile has rows for.
     #[inline(always)]
-    fn boxes_of_warp(&self, group: u32) -> StepBy<Range<u32>> {
-        let [first, end] = self.boxes_of(group);
+    fn copies_of_warp(&self, group: u32) -> StepBy<Range<u32>> {
+        let [first, end] = self.boxes_of(group).map(|number| number * (BOX_M / copy_m(R)) as u32);
         (first + thread::thread_idx_x() / 32 % 4..end).step_by(4)
     }
 
-    /// The memory of a box.
+    /// Whether a tile has rows for a copy.
     #[inline(always)]
-    fn box_across(&self, group: u32, number: u32) -> Shared<u8> {
-        // SAFETY: one of the boxes.
+    fn is_in_tile(number: u32) -> bool {
+        copy_m(R) == BOX_M || number < (tile_n(R) / copy_m(R)) as u32
+    }
+
+    /// The memory of what is copied.
+    #[inline(always)]
+    fn copied(&self, group: u32, number: u32) -> Shared<u8> {
+        // SAFETY: of one of the boxes.
         unsafe {
             self.boxes_across(group)
-                .subarray_unchecked(number as usize * BOX_BYTES, BOX_BYTES)
+                .subarray_unchecked(number as usize * Self::COPY_BYTES, Self::COPY_BYTES)
         }
     }
 
-    /// Where a box of a tile begins in the maps.
+    /// Where in the maps it is of a tile.
     #[inline(always)]
-    fn box_at(tile: Tile, number: u32) -> [i32; 3] {
-        let row = tile.column + number * BOX_M as u32;
+    fn copied_at(tile: Tile, number: u32) -> [i32; 3] {
+        let row = tile.column + number * copy_m(R) as u32;
         [tile.row as i32, row as i32, tile.product as i32]
     }
 }

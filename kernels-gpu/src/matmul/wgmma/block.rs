@@ -8,8 +8,9 @@ use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::{cluster, hint};
 
 use super::{
-    Block, GROUP, HALF_TILE_M, LINE, TILE_M, WgmmaShape, a_bytes, added, b_bytes, barriers_bytes, consumers, group,
-    may_be_in_pairs, may_have_clusters, parts, produce, stages, store, tile_k, tile_m, tile_n, tiles_bytes,
+    Block, GROUP, HALF_TILE_M, LINE, TILE_M, WgmmaShape, a_bytes, across, added, b_bytes, barriers_bytes, consumers,
+    group, may_be_in_fours, may_be_in_pairs, may_have_clusters, parts, produce, stages, store, tile_k, tile_m, tile_n,
+    tiles_bytes,
 };
 use crate::matmul::tiles::{Tile, Tiles};
 
@@ -74,8 +75,8 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             tiles = match (shape.leaves_one_out(R), shape.cluster == 2) {
                 (true, true) => of(2 * TILE_M),
                 (true, false) => of(TILE_M),
-                (false, true) => of(2 * tile_m(R)),
-                (false, false) => of(tile_m(R)),
+                (false, true) if may_be_in_fours(R) => of(2 * tile_m(R)),
+                (false, _) => of(tile_m(R)),
             };
             rank = thread::block_idx_x() & ((1 << shape.cluster) - 1);
         }
@@ -273,6 +274,6 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
 
     #[inline(always)]
     pub(super) fn b_lies_along_n(&self) -> bool {
-        Self::ANY_LAYOUT && self.shape.b_along_n != 0
+        Self::ANY_LAYOUT && across::in_boxes(R) && self.shape.b_along_n != 0
     }
 }

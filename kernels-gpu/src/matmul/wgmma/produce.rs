@@ -9,7 +9,8 @@ use cuda_std::warpgroup;
 
 use super::addend::Addend;
 use super::{
-    Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, stages, tile_k, tile_m, tile_n,
+    Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, may_be_in_fours, stages, tile_k,
+    tile_m, tile_n,
 };
 use crate::matmul::tiles::Tile;
 
@@ -185,7 +186,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
         let to = Self::B + stage as usize * b_bytes(R);
-        if self.cluster() == 2 || Self::MAY_BE_IN_PAIRS && self.cluster() != 0 {
+        if may_be_in_fours(R) && self.cluster() == 2 || Self::MAY_BE_IN_PAIRS && self.cluster() != 0 {
             // Those one above the other.
             let (number, blocks) = match Self::MAY_BE_IN_PAIRS {
                 true => (self.rank, 0b11),

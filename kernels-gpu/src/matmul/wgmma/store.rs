@@ -318,7 +318,7 @@ where
     pub(super) fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
         let of = |number: usize| {
             let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };
-            cuda_std::array::from_fn(|i| sums.element(first + i))
+            cuda_std::array::from_fn(|i| sums.element((first + i).min(R - 1)))
         };
         match number {
             0 => of(0),
