@@ -267,15 +267,24 @@ fn check_what_is_added(device: &Device, [m, n, k]: [usize; 3], seed: u64) {
     check(added.view(), a.view(), b.view(), (1.0, 0.5, 2.0), "old elements");
 }
 
-/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112, of 192 × 96, of 192 × 176, of 256 × 160 and of 256 × 168 by clusters of four and of two blocks, some of
+/// Lines that begin within sectors of the cache: tiles of 128 × 96, of 128 × 112, of 192 × 96, of 64 × 112, of 192 × 176, of 256 × 160 and of 256 × 168 by clusters of four and of two blocks, some of
 /// which have none, with more steps along k than stages and a tile for each block.
 #[test]
 fn clusters_of_blocks() {
-    for (m, n, multiprocessors) in [(192, 312, 9), (224, 504, 9), (200, 312, 7), (136, 184, 2)] {
+    for (m, n, multiprocessors) in [
+        (192, 312, 9),
+        (224, 504, 9),
+        (216, 248, 9),
+        (200, 312, 7),
+        (136, 184, 2),
+    ] {
         check_orders_on::<bf16>(vec![hopper_of(multiprocessors, Checks::ALL)], [1, 1], [m, n, 72]);
     }
     check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [1, 1], [192, 312, 392]);
     check_orders_on::<f16>(vec![hopper_of(7, Checks::default())], [1, 1], [200, 312, 456]);
+    // Of 64 × 112, whose consumers have stages in turn.
+    check_orders_on::<f16>(vec![hopper_of(9, Checks::default())], [1, 1], [216, 248, 456]);
+    check_what_is_added(&hopper_of(9, Checks::ALL), [216, 248, 136], 27);
     let device = hopper_of(9, Checks::default());
     let stream = device.default_stream();
     let (a, b) = (stack::<bf16>((1, 192, 392), 13), stack::<bf16>((1, 392, 312), 14));
@@ -318,6 +327,8 @@ fn clusters_of_blocks() {
         check_what_is_added(gpu, [3088, 3080, 72], 23);
         check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [2264, 2280, 264]);
         check_what_is_added(gpu, [3304, 3208, 136], 26);
+        check_orders_on::<bf16>(vec![gpu.clone()], [1, 1], [760, 776, 392]);
+        check_what_is_added(gpu, [888, 872, 776], 28);
     }
 }
 

@@ -318,10 +318,46 @@ macro_rules! epilogue_kernels {
                 };
             }
 
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                F = [$function],
+                R = [56],
+                arch = "sm_90a",
+                max_threads = $crate::matmul::wgmma::threads(R),
+                min_blocks = 1,
+            )]
+            pub unsafe fn gemm_wgmma_across_in_fours<
+                T: $crate::matmul::wgmma::Input<Element = T> + $crate::matmul::wgmma::Output,
+                F: $crate::matmul::epilogue::EpilogueOp<f32>,
+                const R: usize,
+            >(
+                a: ::cuda_std::tma::TensorMap<'_, T>,
+                b: ::cuda_std::tma::TensorMap<'_, T>,
+                c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                shape: $crate::matmul::wgmma::WgmmaShape,
+                alpha: f32,
+                beta: f32,
+                has_residual: u32,
+                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                bias: &[T],
+                residual: ::cuda_std::tma::TensorMap<'_, T>,
+            ) where
+                [f32; R]: ::cuda_std::wgmma::Registers,
+            {
+                // SAFETY: the kernel's contract is the function's.
+                unsafe {
+                    $crate::matmul::wgmma::across::gemm_wgmma_across_in_fours_with::<T, F, R>(
+                        a, b, c, shape, alpha, beta, has_residual, plan, bias, residual,
+                    )
+                };
+            }
+
             #[cfg(not(target_arch = "nvptx64"))]
             impl $crate::compiled::AcrossGemm<$function> for $($type)+ {
                 type Tiles64By48 = gemm_wgmma_across<$($type)+, $function, 24>;
                 type Tiles192By96 = gemm_wgmma_across<$($type)+, $function, 48>;
+                type Tiles64By112 = gemm_wgmma_across_in_fours<$($type)+, $function, 56>;
                 type Tiles128By112 = gemm_wgmma_across<$($type)+, $function, 56>;
                 type Tiles256By160 = gemm_wgmma_across<$($type)+, $function, 80>;
                 type Tiles256By168 = gemm_wgmma_across<$($type)+, $function, 84>;

@@ -158,17 +158,20 @@ struct Family {
     devices: &'static [Option<(u32, u32)>],
     /// On tensor cores by two schedules, too: there blocks wait for one another or draw what they do, or it takes little.
     twice: bool,
+    /// Of the devices.
+    multiprocessors: u32,
     run: fn(&mut Run),
 }
 
 macro_rules! families {
-    ($($name:ident by $run:path, on $devices:tt $($twice:ident)?: $($kernel:ident)*;)*) => {
+    ($($name:ident by $run:path, on $devices:tt $($twice:ident)? $(($multiprocessors:literal))?: $($kernel:ident)*;)*) => {
         const FAMILIES: &[Family] = &[$(
             Family {
                 name: stringify!($name),
                 kernels: &[$(stringify!($kernel)),*],
                 devices: &$devices,
                 twice: !stringify!($($twice)?).is_empty(),
+                multiprocessors: [$($multiprocessors,)? MULTIPROCESSORS][0],
                 run: $run,
             },
         )*];
@@ -204,6 +207,7 @@ families! {
     vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]:
         gemm_turing gemm_mma gemm_wgmma gemm_wgmma_across sum_parts;
+    halves_in_fours by tensor_cores::halves_in_fours, on [HOPPER] (9): gemm_wgmma_across_in_fours;
     products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice:
         gemm_simt align_lines gemm_dmma gemm_f64_mma;
     products_of_bytes by tensor_cores::bytes, on [TURING, AMPERE, ADA, HOPPER]:
@@ -301,14 +305,18 @@ fn check(name: &str) {
 fn check_round(family: &Family, round: usize) -> BTreeSet<String> {
     let mut launched = BTreeSet::new();
     for &tensor_cores in family.devices {
-        let first = run(family, in_order(tensor_cores), round);
+        let in_order = Simulation {
+            multiprocessors: family.multiprocessors,
+            ..in_order(tensor_cores)
+        };
+        let first = run(family, in_order, round);
         launched.extend(first.device.take_counters().into_iter().map(|counters| counters.kernel));
         let few = if tensor_cores.is_none() || family.twice { 2 } else { 1 };
         for schedule in schedules(number("WARPSMITH_TEST_SCHEDULES", few)).skip(1) {
             let simulation = Simulation {
                 schedule,
                 counting: false,
-                ..in_order(tensor_cores)
+                ..in_order
             };
             let other = run(family, simulation, round);
             assert!(

@@ -32,9 +32,9 @@ pub(super) fn halves(run: &mut Run) {
     if generation == HOPPER {
         // More stages than there are, of what is read by ordinary loads.
         by_choices_along::<f32>(512, run, "tf32", &["tn"], &["wgmma 64 1"], tf32);
-        across::<f16>(run, "nn");
-        across::<bf16>(run, "nt");
-        across::<bf16>(run, "tn");
+        across::<f16>(run, "nn", &SHAPES);
+        across::<bf16>(run, "nt", &SHAPES);
+        across::<bf16>(run, "tn", &SHAPES);
     } else {
         each_type!(run, in_parts: f32 i32);
     }
@@ -42,16 +42,24 @@ pub(super) fn halves(run: &mut Run) {
 
 /// Shapes that tiles of 64 × 48, of 192 × 96 and of 128 × 112 fill best, which are computed as transposes, one of a pair of blocks, and
 /// those that a pair fills by tiles of 192 × 176, of 256 × 160 and of 256 × 168.
-fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str) {
-    for (m, n) in [
-        (48, 56),
-        (96, columns(192)),
-        (112, columns(128)),
-        (136, 248),
-        (344, 184),
-        (296, 248),
-        (328, 248),
-    ] {
+const SHAPES: [(usize, usize); 7] = [
+    (48, 56),
+    (96, columns(192)),
+    (112, columns(128)),
+    (136, 248),
+    (344, 184),
+    (296, 248),
+    (328, 248),
+];
+
+/// One that two clusters of four fill by tiles of 64 × 112.
+pub(super) fn halves_in_fours(run: &mut Run) {
+    across::<f16>(run, "nn", &[(216, 248)]);
+    across::<bf16>(run, "nt", &[(216, 248)]);
+}
+
+fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str, shapes: &[(usize, usize)]) {
+    for &(m, n) in shapes {
         let operands = Operands::<T>::new(run, [m, n, 72], layout);
         run.keep(operands.a().matmul(&operands.b()));
         let bias = run.array::<T, _>((1, n));
@@ -119,7 +127,7 @@ fn finished_where_rows_begin_anywhere(
 }
 
 /// As many columns as the multiprocessors take at once in tiles of that width: it is the best one then.
-fn columns(width: usize) -> usize {
+const fn columns(width: usize) -> usize {
     width * MULTIPROCESSORS as usize - 8
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 168, of 160, of 112, of 96 and of 48 rows of `C`: where these fill
-//! the multiprocessors better than those of 64 and 128.
+//! Products of numbers of 16 bits on Hopper's tensor cores as `Cᵀ = Bᵀ Aᵀ`, by tiles of 176, of 168, of 160, of 112, of 96
+//! and of 48 rows of `C`: where these fill the multiprocessors better than those of 64 and 128.
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AcrossGemm, AcrossParams};
@@ -24,8 +24,9 @@ use crate::stream::Stream;
 use crate::tensor_map::Swizzle;
 use crate::view::{DeviceView, DeviceViewMut};
 
-/// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them.
-pub(super) const TILES: [(Tile, usize); 7] = [
+/// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them, or, of the last
+/// one, as [`ways`] does.
+pub(super) const TILES: [(Tile, usize); 8] = [
     ([96, 192], 820),
     ([176, 192], 1420),
     ([160, 256], 1810),
@@ -33,7 +34,11 @@ pub(super) const TILES: [(Tile, usize); 7] = [
     ([112, 128], 660),
     ([96, 128], 600),
     ([48, 64], 380),
+    (IN_FOURS, 465),
 ];
+
+/// The tile that there is in clusters of four alone.
+pub(super) const IN_FOURS: Tile = [112, 64];
 
 /// The registers of a thread that the sums of a tile take.
 fn registers([rows, _]: Tile) -> usize {
@@ -60,7 +65,8 @@ pub(super) fn can_have(of: &GemmShape, [rows, columns]: Tile) -> bool {
 /// them at a time ask for more than it gives, as measured on an H200.
 pub(super) fn has_room(of: &GemmShape, [rows, columns]: Tile, multiprocessors: usize) -> bool {
     let across = of.batch.saturating_mul(of.n.div_ceil(columns));
-    columns > HALF_TILE_M || across.saturating_mul(of.m.div_ceil(rows)) <= multiprocessors * 2 / 3
+    let is_few = across.saturating_mul(of.m.div_ceil(rows)) <= multiprocessors * 2 / 3;
+    (columns > HALF_TILE_M || is_few) && [rows, columns] != IN_FOURS
 }
 
 /// The tiles with which a product of elements of 16 bits is done first, and the cycles.
@@ -164,6 +170,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
         stream,
         |out| match registers(tile) {
             24 => launch.run::<<T as AcrossGemm<F>>::Tiles64By48, D, F>(24, out, finish),
+            56 if tile == IN_FOURS => launch.run::<<T as AcrossGemm<F>>::Tiles64By112, D, F>(56, out, finish),
             56 => launch.run::<<T as AcrossGemm<F>>::Tiles128By112, D, F>(56, out, finish),
             80 => launch.run::<<T as AcrossGemm<F>>::Tiles256By160, D, F>(80, out, finish),
             84 => launch.run::<<T as AcrossGemm<F>>::Tiles256By168, D, F>(84, out, finish),

@@ -77,7 +77,10 @@ impl Way {
                 (1, false) => may_be_in_pairs(self.registers()),
                 (_, false) => false,
                 // Of whole sectors the narrow ones take longer so.
-                (1, true) => may_have_clusters(self.registers()) && (within_sectors || !self.is_narrow()),
+                (1, true) => {
+                    let there_are = may_have_clusters(self.registers()) && self.tile != across::IN_FOURS;
+                    there_are && (within_sectors || !self.is_narrow())
+                }
                 // They leave multiprocessors idle.
                 (_, true) => {
                     let fits = self.tiles(of) <= self.room(multiprocessors);
@@ -115,8 +118,9 @@ impl Way {
     /// same time, as long as all have their first tiles.
     fn lines_a_cycle(&self, lines: Lines, all_at_once: bool) -> usize {
         match (lines, self.cluster) {
-            (Lines::WithinSectors, 0) if self.tile[0] == HALF_TILE_M => 33,
+            (Lines::WithinSectors, 0) if self.tile[0] == HALF_TILE_M => 34,
             (Lines::WithinSectors, 1) if self.is_narrow() => 20,
+            (Lines::WithinSectors, 2) if self.tile == across::IN_FOURS => 26,
             (Lines::WithinSectors, 2) => 19,
             (Lines::WithinSectors, _) => 26,
             // By an H200, of squares from 900 to 1520.
@@ -226,6 +230,7 @@ mod tests {
             [1176, 1176, 1176],
             [1000, 1000, 1000],
             [776, 776, 776],
+            [888, 888, 888],
             [840, 1000, 4104],
             [1560, 1560, 1560],
             [2008, 2008, 2008],
@@ -246,7 +251,8 @@ mod tests {
             Some(([96, 192], true, 2)),
             Some(([112, 128], true, 2)),
             Some(([112, 128], true, 2)),
-            Some(([96, 128], true, 2)),
+            Some(([112, 64], true, 2)),
+            Some(([112, 64], true, 2)),
             Some(([96, 128], true, 2)),
             Some(([128, 192], false, 1)),
             Some(([128, 256], false, 1)),
@@ -271,6 +277,7 @@ mod tests {
         let found = [
             ([192, 312, 72], 9),
             ([224, 504, 72], 9),
+            ([216, 248, 72], 9),
             ([200, 312, 72], 7),
             ([136, 184, 72], 2),
             ([248, 376, 72], 4),
@@ -282,6 +289,7 @@ mod tests {
         let wanted = [
             Some(([96, 128], true, 2)),
             Some(([112, 128], true, 2)),
+            Some(([112, 64], true, 2)),
             Some(([112, 128], true, 1)),
             Some(([96, 192], true, 1)),
             Some(([128, 192], false, 1)),

@@ -164,6 +164,8 @@ pub trait AcrossGemm<F: 'static = Activation>: Pod {
     type Tiles64By48: Kernel<Params = AcrossParams<Self, F>>;
     /// 192 columns, or 128, and 96 rows.
     type Tiles192By96: Kernel<Params = AcrossParams<Self, F>>;
+    /// 64 columns, 112 rows, in clusters of four.
+    type Tiles64By112: Kernel<Params = AcrossParams<Self, F>>;
     /// 128 columns, 112 rows.
     type Tiles128By112: Kernel<Params = AcrossParams<Self, F>>;
     /// 256 columns, 160 rows.
@@ -179,6 +181,7 @@ macro_rules! across {
         impl AcrossGemm for $type {
             type Tiles64By48 = wgmma::across::gemm_wgmma_across<$type, 24>;
             type Tiles192By96 = wgmma::across::gemm_wgmma_across<$type, 48>;
+            type Tiles64By112 = wgmma::across::gemm_wgmma_across_in_fours<$type, 56>;
             type Tiles128By112 = wgmma::across::gemm_wgmma_across<$type, 56>;
             type Tiles256By160 = wgmma::across::gemm_wgmma_across<$type, 80>;
             type Tiles256By168 = wgmma::across::gemm_wgmma_across<$type, 84>;

@@ -274,7 +274,7 @@ pub struct WgmmaShape {
     pub c_transposed: u32,
     /// Rows of a tile: [`TILE_M`], or, where its sums take 32 registers, `k` is more
     /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`]. Of [`across`], [`tile_m`], or of tiles of 96 columns
-    /// [`TILE_M`].
+    /// [`TILE_M`], or of [`gemm_wgmma_across_in_fours`](fn@across::gemm_wgmma_across_in_fours) [`HALF_TILE_M`].
     pub tile_m: u32,
     /// Lines of `A` that a copy brings where they lie along k: those of a tile; or, of elements of 8 and 16 bits, where that has
     /// [`HALF_TILE_M`] and there are fewer, as many of them, to a multiple of 8.
@@ -303,10 +303,28 @@ impl WgmmaShape {
         Self { cluster: 0, ..self }
     }
 
+    /// The shape of a launch whose tiles have so many rows, which they have.
+    #[inline(always)]
+    fn of_rows(self, rows: usize) -> Self {
+        Self {
+            tile_m: rows as u32,
+            ..self
+        }
+    }
+
+    /// The shape of a launch by tiles of [`HALF_TILE_M`] rows in clusters of four, which it is.
+    #[inline(always)]
+    fn in_fours(self) -> Self {
+        Self {
+            cluster: 2,
+            ..self.of_rows(HALF_TILE_M)
+        }
+    }
+
     /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
     #[inline(always)]
     fn shares_k(&self, registers: usize) -> bool {
-        let may = registers == 32 && self.tile_m != TILE_M as u32;
+        let may = (registers == 32 || across::may_have_half_rows(registers)) && self.tile_m != TILE_M as u32;
         may || tile_m(registers) == HALF_TILE_M
     }
 

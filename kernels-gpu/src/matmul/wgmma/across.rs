@@ -50,14 +50,23 @@ pub const fn in_boxes(registers: usize) -> bool {
     tile_n(registers).is_multiple_of(32)
 }
 
+/// Whether tiles whose sums take so many registers may have [`HALF_TILE_M`] rows, by
+/// [`gemm_wgmma_across_in_fours`](fn@gemm_wgmma_across_in_fours): consumers then have the same rows, and stages in turn.
+pub(super) const fn may_have_half_rows(registers: usize) -> bool {
+    registers == 56
+}
+
 /// Bytes of a tile's result, and of the sums that consumers of the same rows exchange.
 pub(super) const fn result_bytes(registers: usize) -> usize {
-    let sums = if tile_m(registers) == HALF_TILE_M {
-        128 * registers * size_of::<f32>()
+    let boxes = boxes(registers) * BOX_BYTES;
+    let of_all = tile_m(registers) / 64 / parts(registers) * boxes;
+    let exchanged = boxes + 128 * registers * size_of::<f32>();
+    let exchanges = tile_m(registers) == HALF_TILE_M || may_have_half_rows(registers);
+    if exchanges && exchanged > of_all {
+        exchanged
     } else {
-        0
-    };
-    tile_m(registers) / 64 / parts(registers) * boxes(registers) * BOX_BYTES + sums
+        of_all
+    }
 }
 
 /// `C ← f(alpha · A B + beta · C + bias)`, or `C ← f(alpha · A B + bias) + residual`, for each product of the batch, with the function
@@ -92,6 +101,33 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     unsafe { gemm_wgmma_across_with::<T, _, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
 }
 
+/// The same by tiles of 64 rows of what is multiplied in clusters of four, whose consumers have stages in turn. They are an entry, so
+/// that nothing is asked for them: the first copies wait for instructions.
+///
+/// # Safety
+///
+/// As for [`gemm_wgmma_across`](fn@gemm_wgmma_across), with such tiles, clusters of four, and a `k` that is more than a stage has.
+#[kernel(T = [bf16, f16], R = [56], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+pub unsafe fn gemm_wgmma_across_in_fours<T: Input<Element = T> + Output, const R: usize>(
+    a: TensorMap<'_, T>,
+    b: TensorMap<'_, T>,
+    c: TensorMapMut<'_, T>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    has_residual: u32,
+    plan: EpiloguePlan,
+    bias: &[T],
+    residual: TensorMap<'_, T>,
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY: the kernel's contract.
+    unsafe {
+        gemm_wgmma_across_in_fours_with::<T, _, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual)
+    };
+}
+
 /// [`gemm_wgmma_across()`], with any function.
 ///
 /// # Safety
@@ -100,6 +136,62 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gemm_wgmma_across_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
+    a: TensorMap<'_, T>,
+    b: TensorMap<'_, T>,
+    c: TensorMapMut<'_, T>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    has_residual: u32,
+    plan: EpiloguePlan<F>,
+    bias: &[T],
+    residual: TensorMap<'_, T>,
+) where
+    [f32; R]: Registers,
+{
+    // A constant, so that nobody asks whether consumers have stages in turn.
+    let shape = match may_have_half_rows(R) {
+        true => shape.of_rows(tile_m(R)),
+        false => shape,
+    };
+    // SAFETY: the kernel's contract.
+    unsafe { multiply::<T, F, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
+}
+
+/// [`gemm_wgmma_across_in_fours()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[allow(clippy::too_many_arguments, reason = "a kernel's")]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+pub unsafe fn gemm_wgmma_across_in_fours_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
+    a: TensorMap<'_, T>,
+    b: TensorMap<'_, T>,
+    c: TensorMapMut<'_, T>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    has_residual: u32,
+    plan: EpiloguePlan<F>,
+    bias: &[T],
+    residual: TensorMap<'_, T>,
+) where
+    [f32; R]: Registers,
+{
+    let shape = shape.in_fours();
+    // SAFETY: the kernel's contract.
+    unsafe { multiply::<T, F, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
+}
+
+/// The product, by tiles and clusters of the shape.
+///
+/// # Safety
+///
+/// The kernels'.
+#[allow(clippy::too_many_arguments, reason = "a kernel's")]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+unsafe fn multiply<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
     c: TensorMapMut<'_, T>,

@@ -70,11 +70,13 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
             // Those of a cluster, as one.
             let of = |rows: usize| {
                 let tile = [rows as u32, 2 * tile_n(R) as u32];
+                let group = if shape.shares_k(R) { GROUP } else { group };
                 Tiles::new(shape.batch, [shape.m, shape.n], tile, group)
             };
             tiles = match (shape.leaves_one_out(R), shape.cluster == 2) {
                 (true, true) => of(2 * TILE_M),
                 (true, false) => of(TILE_M),
+                (false, true) if shape.shares_k(R) => of(2 * HALF_TILE_M),
                 (false, true) if may_be_in_fours(R) => of(2 * tile_m(R)),
                 (false, _) => of(tile_m(R)),
             };

@@ -9,8 +9,7 @@ use cuda_std::warpgroup;
 
 use super::addend::Addend;
 use super::{
-    Block, LINE, Place, TILE_M, WgmmaShape, a_bytes, b_box, b_bytes, consumers, may_be_in_fours, stages, tile_k,
-    tile_m, tile_n,
+    Block, LINE, Place, TILE_M, a_bytes, b_box, b_bytes, consumers, may_be_in_fours, stages, tile_k, tile_m, tile_n,
 };
 use crate::matmul::tiles::Tile;
 
@@ -51,11 +50,10 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// The same, whose tiles have so many rows, which they have.
     #[inline(always)]
     fn of_rows(&self, rows: usize) -> Self {
-        let shape = WgmmaShape {
-            tile_m: rows as u32,
-            ..self.shape
-        };
-        Self { shape, ..*self }
+        Self {
+            shape: self.shape.of_rows(rows),
+            ..*self
+        }
     }
 
     /// Has the stages filled by one thread of a warp.
