@@ -65,6 +65,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails.
+    #[doc(alias("empty", "mem_alloc", "device_array"))]
     pub fn zeros(stream: &Stream, shape: impl IntoDimension<Dim = D>) -> Result<Self> {
         let result = Self::uninit(stream, shape.into_dimension())?;
         let (address, bytes) = (result.buffer().address(), result.buffer().bytes());
@@ -197,6 +198,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "reshape")]
     pub fn into_shape<E: Dimension>(self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceArray<T, E>> {
         let dim = shape.into_dimension();
         check_reshape("into_shape", self.shape(), dim.slice())?;

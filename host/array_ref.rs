@@ -91,6 +91,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 
     /// The number of elements.
+    #[doc(alias("size", "numel"))]
     pub fn len(&self) -> usize {
         self.layout.len()
     }

@@ -288,6 +288,7 @@ impl Device {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "memGetInfo")]
     pub fn memory(&self) -> Result<MemoryInfo> {
         self.backend.memory_info()
     }
@@ -347,6 +348,7 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::KernelFailed`] if a kernel of the device failed.
+    #[doc(alias = "cudaDeviceSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         self.backend.synchronize_all()
     }

@@ -432,6 +432,7 @@ impl Stream {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "cudaLaunchKernel")]
     pub fn launch<K: SafeKernel>(&self, config: &LaunchConfig, args: impl Args<K::Params>) -> Result<()> {
         // SAFETY: the kernel is safe: it keeps no promise beyond its types, which `Args` keeps.
         unsafe { self.launch_unchecked::<K>(config, args) }

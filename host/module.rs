@@ -84,6 +84,7 @@ impl Module {
     ///
     /// [`Error::ForeignModule`] if the driver refuses it, with what its compiler says; [`Error::NotSimulated`] on the simulated
     /// GPU.
+    #[doc(alias("RawModule", "SourceModule"))]
     pub fn from_ptx(device: &Device, ptx: &str) -> Result<Self> {
         // SAFETY: text, of which the driver's compiler finds out itself whether it is PTX.
         unsafe { Self::load(device, ptx.as_bytes(), "PTX".into()) }
@@ -142,6 +143,7 @@ impl Module {
     /// # Errors
     ///
     /// [`Error::ForeignModule`] if the module has no such kernel.
+    #[doc(alias("RawKernel", "get_function"))]
     pub fn function(&self, name: &str) -> Result<Function> {
         let Loaded {
             backend,

@@ -213,6 +213,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`Error::KernelFailed`](crate::Error::KernelFailed) if a kernel of the device failed, on this stream or another.
+    #[doc(alias = "cudaStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         self.check_not_captured("synchronize", NOT_DONE)?;
         self.finish()
@@ -278,6 +279,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
+    #[doc(alias = "cudaEventRecord")]
     pub fn record(&self) -> Result<Event> {
         self.check_not_captured("record", NOT_DONE)?;
         Ok(Event::new(self.record_event(true)?))

@@ -34,6 +34,7 @@ impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> 
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("allclose", "isclose"))]
     pub fn all_close(&self, other: &Self, relative: f64, absolute: f64) -> Result<bool> {
         self.fits("all_close", other)?;
         let (x, y) = (self.expr().cast::<f64>(), other.expr().cast::<f64>());

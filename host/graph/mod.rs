@@ -84,6 +84,7 @@ impl Stream {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "cudaStreamBeginCapture")]
     pub fn capture<A: GraphArrays, O: GraphArrays>(
         &self,
         mut args: A,

@@ -99,6 +99,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Io`] if the file cannot be read, [`Error::File`] if it is damaged, or holds elements of another type or
     /// an array with another number of axes; [`Error::HostMemory`]; those of [`from_ndarray`](Self::from_ndarray).
+    #[doc(alias = "load")]
     pub fn load_npy(stream: &Stream, path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         let io = |source| Error::Io {
@@ -134,6 +135,7 @@ impl<T: NpyElement, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Io`] if the file cannot be written, [`Error::File`] for what is no file, such as a pipe
     /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](Self::to_ndarray).
+    #[doc(alias = "save")]
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let (place, file) = NewFile::create(path.as_ref())?;
         let array = self.to_ndarray()?;

@@ -57,6 +57,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "astype")]
     pub fn cast<U: Element>(&self) -> Result<DeviceArray<U, D>>
     where
         T: CastTo<U>,

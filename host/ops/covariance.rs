@@ -38,6 +38,7 @@ macro_rules! covariances {
             /// # Ok(())
             /// # }
             /// ```
+            #[doc(alias = "cov")]
             pub fn covariance(&self, ddof: usize) -> Result<DeviceArray<$type, Ix2>> {
                 let count = check_count(self.shape()[1], ddof)?;
                 let means = self.mean_axis(Axis(1))?;
@@ -51,6 +52,7 @@ macro_rules! covariances {
             /// # Errors
             ///
             /// [`Error::Parameter`] if there is no column; those of an allocation and a launch.
+            #[doc(alias = "corrcoef")]
             pub fn correlation(&self) -> Result<DeviceArray<$type, Ix2>> {
                 let covariance = self.covariance(0)?;
                 let deviations = covariance.diag().sqrt()?;

@@ -32,6 +32,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "full")]
     pub fn from_elem(stream: &Stream, shape: impl IntoDimension<Dim = D>, value: T) -> Result<Self> {
         let mut result = Self::uninit(stream, shape.into_dimension())?;
         result.fill(value)?;
@@ -61,6 +62,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "fromfunction")]
     pub fn from_shape_fn(
         stream: &Stream,
         shape: impl IntoDimension<Dim = D>,
@@ -154,6 +156,7 @@ impl<T: Number> DeviceArray<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "arange")]
     pub fn range(stream: &Stream, start: T, end: T, step: T) -> Result<Self> {
         let len = T::steps(start, end, step).ok_or_else(|| Error::Parameter {
             operation: "range",
@@ -234,6 +237,7 @@ impl<T: Number> DeviceArray<T, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "identity")]
     pub fn eye(stream: &Stream, n: usize) -> Result<Self> {
         let mut result = Self::zeros(stream, (n, n))?;
         result.diag_mut().fill(T::ONE)?;
@@ -259,6 +263,7 @@ impl<T: Number> DeviceArray<T, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "diag")]
     pub fn from_diag(diagonal: &DeviceArrayRef<T, Ix1>) -> Result<Self> {
         let n = diagonal.len();
         let mut result = Self::zeros(diagonal.stream(), (n, n))?;

@@ -50,6 +50,7 @@ use crate::view::DeviceView;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "tensordot")]
 pub fn einsum<T>(subscripts: &str, operands: &[DeviceView<'_, T, IxDyn>]) -> Result<DeviceArray<T, IxDyn>>
 where
     T: MatMul + Number<Total = T>,

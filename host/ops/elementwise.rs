@@ -123,6 +123,7 @@ fn same_shapes(operation: &'static str, shapes: &[&[usize]]) -> Result<()> {
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ElementwiseKernel")]
 pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) -> Result<DeviceArray<F::Output, D>> {
     let (stream, dim) = operands.home();
     operands.check("elementwise", (&stream, &dim))?;

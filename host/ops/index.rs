@@ -216,6 +216,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "index_select")]
     pub fn take<I: Index>(&self, axis: Axis, indices: &DeviceArrayRef<I, Ix1>) -> Result<DeviceArray<T, D>> {
         self.stream().check_device("take", indices.stream())?;
         self.layout.check_axis("take", axis.index())?;
@@ -254,6 +255,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("extract", "masked_select"))]
     pub fn compress(&self, mask: &DeviceArrayRef<u8, D>) -> Result<DeviceArray<T, Ix1>> {
         self.stream().check_device("compress", mask.stream())?;
         if self.shape() != mask.shape() {
@@ -378,6 +380,7 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("add.at", "index_add"))]
     pub fn scatter_add<I: Index>(
         &mut self,
         axis: Axis,

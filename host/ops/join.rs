@@ -32,6 +32,7 @@ use crate::view::DeviceView;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("cat", "vstack", "hstack", "append"))]
 pub fn concatenate<T: Element, D: Dimension>(axis: Axis, arrays: &[DeviceView<'_, T, D>]) -> Result<DeviceArray<T, D>> {
     let first = first("concatenate", arrays)?;
     first.layout.check_axis("concatenate", axis.index())?;
@@ -81,6 +82,7 @@ pub fn concatenate<T: Element, D: Dimension>(axis: Axis, arrays: &[DeviceView<'_
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "column_stack")]
 pub fn stack<T: Element, D: Dimension>(axis: Axis, arrays: &[DeviceView<'_, T, D>]) -> Result<DeviceArray<T, D::Larger>>
 where
     D::Larger: RemoveAxis,

@@ -120,6 +120,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
+    #[doc(alias = "negative")]
     pub fn neg(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Neg>()
     }
@@ -138,6 +139,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
+    #[doc(alias = "absolute")]
     pub fn abs(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Abs>()
     }
@@ -210,6 +212,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "clip")]
     pub fn clamp(&self, low: T, high: T) -> Result<DeviceArray<T, D>> {
         check_limits(low, high)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {
@@ -383,6 +386,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
+    #[doc(alias = "log")]
     pub fn ln(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Ln>()
     }

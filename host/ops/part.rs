@@ -38,6 +38,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "item")]
     pub fn get(&self, index: impl IntoDimension<Dim = D>) -> Result<T> {
         let place = self.layout.index("get", &index.into_dimension())? * size_of::<T>();
         let mut element = T::zeroed();

@@ -84,6 +84,7 @@ impl<T: Element + Pool, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "max_pool2d")]
     pub fn max_pool(&self, size: impl Into<PerAxis>) -> Pooling<'_, T, D, Max> {
         Pooling::new(self, size.into())
     }
@@ -119,6 +120,7 @@ impl<T: Element + Pool, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "avg_pool2d")]
     pub fn average_pool(&self, size: impl Into<PerAxis>) -> Pooling<'_, T, D, Mean> {
         Pooling::new(self, size.into())
     }

@@ -72,6 +72,7 @@ impl<T: Element + Sort + Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "percentile")]
     pub fn quantile(&self, q: f64) -> Result<T::Mean> {
         self.quantile_of("quantile", q)
     }
@@ -144,6 +145,7 @@ where
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "percentile")]
     pub fn quantile_axis(&self, axis: Axis, q: f64) -> Result<DeviceArray<T::Mean, D::Smaller>> {
         self.quantile_along("quantile_axis", axis, q)
     }

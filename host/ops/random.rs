@@ -170,6 +170,7 @@ impl Generator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("rand", "random_sample"))]
     pub fn uniform<T: RandomFloat, D: Dimension>(
         &mut self,
         stream: &Stream,
@@ -202,6 +203,7 @@ impl Generator {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
+    #[doc(alias = "randn")]
     pub fn standard_normal<T: RandomFloat, D: Dimension>(
         &mut self,
         stream: &Stream,
@@ -286,6 +288,7 @@ impl Generator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("randint", "choice"))]
     pub fn integers<T: RandomInteger, D: Dimension>(
         &mut self,
         stream: &Stream,
@@ -334,6 +337,7 @@ impl Generator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "binomial")]
     pub fn bernoulli<D: Dimension>(
         &mut self,
         stream: &Stream,
@@ -383,6 +387,7 @@ impl Generator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("shuffle", "randperm"))]
     pub fn permutation(&mut self, stream: &Stream, n: usize) -> Result<DeviceArray<u64, Ix1>> {
         let mut result = DeviceArray::uninit(stream, Ix1(n))?;
         let random = self.here();

@@ -57,6 +57,7 @@ impl<T: Element + Sort> DeviceArrayRef<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "digitize")]
     pub fn searchsorted<D: Dimension>(&self, values: &DeviceArrayRef<T, D>, side: Side) -> Result<DeviceArray<u64, D>> {
         self.stream().check_device("searchsorted", values.stream())?;
         let stream = self.stream();

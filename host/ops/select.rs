@@ -91,6 +91,7 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "where")]
     pub fn select<T: Number, E: Dimension, F: Dimension>(
         &self,
         a: &DeviceArrayRef<T, E>,

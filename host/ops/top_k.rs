@@ -68,6 +68,7 @@ impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("topk", "partition", "argpartition"))]
     pub fn top_k(&self, axis: Axis, k: usize) -> Result<(DeviceArray<T, D>, DeviceArray<u64, D>)> {
         self.layout.check_axis("top_k", axis.index())?;
         let len = self.shape()[axis.index()];

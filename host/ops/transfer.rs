@@ -47,6 +47,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("asarray", "array", "to_gpu", "to_device"))]
     pub fn from_ndarray<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
         let mut result = Self::uninit(stream, array.raw_dim())?;
         result.upload(array)?;
@@ -86,6 +87,7 @@ impl<T: Element> DeviceArray<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("array", "from_vec"))]
     pub fn from_slice(stream: &Stream, elements: &[T]) -> Result<Self> {
         Self::from_ndarray(stream, &aview1(elements))
     }
@@ -184,6 +186,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "memcpy_htod")]
     pub fn assign_ndarray<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
         if self.shape() != array.shape() {
             return Err(Error::Shape {
@@ -252,6 +255,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough
     /// memory, [`Error::Cuda`] if the driver fails; of a view that is put in order, those of
     /// [`to_array`](Self::to_array).
+    #[doc(alias("asnumpy", "copy_to_host"))]
     pub fn to_ndarray(&self) -> Result<Array<T, D>> {
         let mut elements: Vec<T> = Vec::new();
         let wanted = self.len() * size_of::<T>();
@@ -275,6 +279,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// As [`to_ndarray`](Self::to_ndarray).
+    #[doc(alias = "tolist")]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         // In C order, the elements begin at the vector's first.
         Ok(self.to_ndarray()?.into_raw_vec_and_offset().0)
@@ -303,6 +308,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "memcpy_dtoh")]
     pub fn copy_to_ndarray<S: DataMut<Elem = T>>(&self, array: &mut ArrayBase<S, D>) -> Result<()> {
         if self.shape() != array.shape() {
             return Err(Error::Shape {

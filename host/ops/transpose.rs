@@ -54,6 +54,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("ascontiguousarray", "contiguous"))]
     pub fn to_array(&self) -> Result<DeviceArray<T, D>> {
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| self.to_array_into(out))
     }
@@ -88,6 +89,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("copy", "clone"))]
     pub fn try_clone(&self) -> Result<DeviceArray<T, D>> {
         self.to_array()
     }

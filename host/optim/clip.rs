@@ -38,6 +38,7 @@ use crate::view::DeviceViewMut;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "clip_grad_norm_")]
 pub fn clip_norm<T: Parameter>(
     gradients: &mut [DeviceViewMut<'_, T, IxDyn>],
     most: f64,
@@ -74,6 +75,7 @@ impl LossScale {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "clip_grad_norm_")]
     pub fn clip_norm<T: Parameter>(
         &self,
         gradients: &mut [DeviceViewMut<'_, T, IxDyn>],

@@ -130,6 +130,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "memcpy_htod_async")]
     pub fn upload_async(stream: &Stream, array: PinnedArray<T, D>) -> Result<(Self, PendingCopy<T, D>)> {
         let mut result = Self::uninit(stream, array.raw_dim())?;
         let pending = result.assign_async(array)?;
@@ -211,6 +212,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "memcpy_dtoh_async")]
     pub fn download_async(&self) -> Result<PendingCopy<T, D>> {
         self.download_async_into(PinnedArray::uninit(self.stream().backend(), self.raw_dim())?)
     }

@@ -41,6 +41,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias = "swapaxes")]
         pub fn swap_axes(&self, a: Axis, b: Axis) -> Result<DeviceView<$a, T, D>> {
             let layout = self.layout.clone();
             Ok(self.with(layout.with_axes_swapped("swap_axes", a.index(), b.index())?))
@@ -65,6 +66,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias("diagonal", "trace"))]
         pub fn diag(&self) -> DeviceView<$a, T, Ix1> {
             self.with(self.layout.diagonal())
         }
@@ -128,6 +130,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias = "squeeze")]
         pub fn index_axis(&self, axis: Axis, index: usize) -> Result<DeviceView<$a, T, D::Smaller>>
         where
             D: RemoveAxis,
@@ -141,6 +144,7 @@ macro_rules! views {
         ///
         /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, [`Error::Shape`](crate::Error::Shape) if it is
         /// shorter.
+        #[doc(alias = "split")]
         pub fn split_at(&self, axis: Axis, index: usize) -> Result<(DeviceView<$a, T, D>, DeviceView<$a, T, D>)> {
             let (before, from) = self.layout.split_at("split_at", axis.index(), index)?;
             Ok((self.with(before), self.with(from)))
@@ -167,6 +171,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias = "array_split")]
         pub fn axis_chunks(
             &self,
             axis: Axis,
@@ -213,6 +218,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias("fliplr", "flipud"))]
         pub fn flip(&self, axis: Axis) -> Result<DeviceView<$a, T, D>> {
             Ok(self.with(self.layout.flipped("flip", axis.index())?))
         }
@@ -239,6 +245,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias("expand_dims", "newaxis", "unsqueeze", "keepdims"))]
         pub fn insert_axis(&self, axis: Axis) -> Result<DeviceView<$a, T, D::Larger>> {
             Ok(self.with(self.layout.insert_axis("insert_axis", axis.index())?))
         }
@@ -268,6 +275,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias("view", "ravel", "flatten"))]
         pub fn reshape<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceView<$a, T, E>> {
             Ok(self.with(self.layout.reshaped("reshape", shape.into_dimension())?))
         }
@@ -293,6 +301,7 @@ macro_rules! views {
         /// # Ok(())
         /// # }
         /// ```
+        #[doc(alias = "broadcast_to")]
         pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceView<$a, T, E>> {
             Ok(self.with(self.layout.broadcast(shape.into_dimension())?))
         }

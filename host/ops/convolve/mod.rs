@@ -276,6 +276,7 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("conv1d", "conv2d", "conv3d"))]
     pub fn convolve<'a>(&'a self, weights: &'a DeviceArrayRef<T, D>) -> Convolution<'a, T, D> {
         Convolution {
             x: self,

@@ -196,6 +196,7 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "uniform_filter")]
     pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<DeviceArray<T, D>> {
         check_input(&*D::with_channels(self)?, radius, border)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {

@@ -322,6 +322,7 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("convolve2d", "correlate"))]
     pub fn filter<S: Data<Elem = f32>>(
         &self,
         weights: &ArrayBase<S, Ix2>,

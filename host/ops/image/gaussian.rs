@@ -129,6 +129,7 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "gaussian_filter")]
     pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<DeviceArray<T, D>> {
         check(&*D::with_channels(self)?, sigma, border)?;
         DeviceArray::made(self.stream(), self.raw_dim(), &mut |out| {

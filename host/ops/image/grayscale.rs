@@ -122,6 +122,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "rgb2gray")]
     pub fn grayscale(&self) -> Result<DeviceArray<T, Ix2>> {
         self.grayscale_with(Weights::Bt601)
     }

@@ -70,6 +70,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// As [`sum`](Self::sum).
+    #[doc(alias = "prod")]
     pub fn product(&self) -> Result<T::Total> {
         whole::<Product, T, D>("product", self, Wants::Any, total_in_steps::<Product, T>())
     }
@@ -127,6 +128,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
+    #[doc(alias = "average")]
     pub fn mean(&self) -> Result<T::Mean> {
         whole::<Mean, T, D>("mean", self, Wants::One, Some(mean_in_steps::<T>))
     }
@@ -167,6 +169,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "var")]
     pub fn variance(&self, ddof: usize) -> Result<T::Mean> {
         whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof), Some(variance_in_steps::<T>))
     }

@@ -66,6 +66,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch, and those of earlier kernels.
+    #[doc(alias = "ReductionKernel")]
     pub fn reduce<Op: ReduceOp<T>>(&self) -> Result<Op::Output>
     where
         T: Reduce<Op>,
