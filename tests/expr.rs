@@ -327,6 +327,10 @@ fn mixtures_have_the_type_that_is_promised() {
         .eval()
         .unwrap();
     assert_eq!(chosen.to_ndarray().unwrap(), array![-7.0, 0.5]);
+    let numbers: DeviceArray<u8, _> = int.expr().less(0).select(255u8, 0).eval().unwrap();
+    assert_eq!(numbers.to_ndarray().unwrap(), array![255, 0]);
+    let arrays: DeviceArray<i32, _> = byte.expr().greater(100).select(&byte, &int).eval().unwrap();
+    assert_eq!(arrays.to_ndarray().unwrap(), array![200, 16_777_217]);
     let bits: DeviceArray<u8, _> = ((!byte.expr() & 0xf0) | byte.expr().shr(4) ^ 1).eval().unwrap();
     assert_eq!(bits.to_ndarray().unwrap(), array![0x30 | 0x0d, 0xf1]);
     let both = (byte.expr().less(10) & int.expr().greater(0)) ^ !byte.expr().equal(3);

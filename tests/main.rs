@@ -7,6 +7,7 @@
 #[macro_use]
 mod common;
 
+mod along;
 mod array;
 mod attention;
 mod binary;
@@ -38,6 +39,7 @@ mod faults;
 mod filter;
 mod format;
 mod function;
+mod functions;
 mod graph;
 mod histogram;
 mod image;
@@ -61,6 +63,7 @@ mod matmul_precision;
 mod matmul_scaled;
 mod matmul_single;
 mod memory;
+mod norm;
 mod npy;
 mod numerics;
 mod occupancy;

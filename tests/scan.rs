@@ -11,7 +11,7 @@ use kernels_gpu::scan::{blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, array};
 use proptest::prelude::*;
 use warpsmith::ops::{self, Max, Min, Product, Scan, ScanAlgorithm, ScanTree, Sum};
-use warpsmith::{DeviceArray, Stream, bf16, f16};
+use warpsmith::{DeviceArray, Error, Stream, bf16, f16};
 
 /// [`for_types!`] also for the 16-bit floats, whose names the compiler keeps for types of its own.
 macro_rules! for_floats {
@@ -579,4 +579,21 @@ fn what_does_not_fit_is_told_and_nothing_is_written() {
     let error = message(x.inclusive_scan_into::<Sum>(&mut elsewhere));
     assert!(error.starts_with("inclusive_scan: given an operand on"), "{error}");
     assert!(elements(&out).iter().all(|&x| x == 7.0), "nothing is written");
+}
+
+#[test]
+fn running_sums_and_products() {
+    let x = array![[1i32, 2, -3], [4, 5, 6]];
+    let on_device = upload(&x);
+    assert_eq!(elements(&on_device.cumsum().unwrap()), [1i64, 3, 0, 4, 9, 15]);
+    assert_eq!(elements(&on_device.cumprod().unwrap()), [1i64, 2, -6, -24, -120, -720]);
+    assert_eq!(
+        elements(&on_device.cumsum_axis(Axis(0)).unwrap()),
+        [1i64, 2, -3, 5, 7, 3]
+    );
+    assert_eq!(
+        elements(&on_device.cumprod_axis(Axis(1)).unwrap()),
+        [1i64, 2, -6, 4, 20, 120]
+    );
+    assert!(matches!(on_device.cumsum_axis(Axis(2)), Err(Error::Axes { .. })));
 }

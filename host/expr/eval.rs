@@ -69,7 +69,8 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     }
 }
 
-/// Expressions that are evaluated together: a tuple of two to six references to expressions of one shape.
+/// Expressions that are evaluated together: a tuple of two to six expressions of one shape, or of references to
+/// such.
 pub trait Evaluate {
     /// The arrays, as a tuple.
     type Arrays;
@@ -95,7 +96,7 @@ pub trait Evaluate {
 /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0f32, 6.0])?;
 /// let y = DeviceArray::from_ndarray(device.default_stream(), &array![4.0f32, 8.0])?;
 /// let length = x.expr().hypot(&y);
-/// let (unit_x, unit_y) = expr::eval((&(&x / &length), &(&y / &length)))?;
+/// let (unit_x, unit_y) = expr::eval((&x / &length, &y / &length))?;
 /// assert_eq!((unit_x.to_ndarray()?, unit_y.to_ndarray()?), (array![0.6, 0.6], array![0.8, 0.8]));
 /// # Ok(())
 /// # }
@@ -123,6 +124,15 @@ macro_rules! evaluate {
                 $(let $out = DeviceArray::uninit(&stream, dim(&$root.shape))?;)+
                 run(&stream, &roots, &[&&*$first_out, $(&&*$out),+])?;
                 Ok(($first_out, $($out,)+))
+            }
+        }
+
+        impl<$first: Value, $($type: Value,)+ D: Dimension> Evaluate for (Expr<'_, $first, D>, $(Expr<'_, $type, D>,)+) {
+            type Arrays = (DeviceArray<$first::Element, D>, $(DeviceArray<$type::Element, D>,)+);
+
+            fn eval(self) -> Result<Self::Arrays> {
+                let ($first_root, $($root,)+) = &self;
+                ($first_root, $($root,)+).eval()
             }
         }
     };

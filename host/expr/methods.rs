@@ -8,7 +8,7 @@ use ndarray::{DimMax, Dimension};
 use super::Expr;
 use super::graph::function::{Binary, Ternary, Unary};
 use super::graph::{Part, binary, cast, one, repeated, ternary, unary};
-use super::operand::Operand;
+use super::operand::{IntoExpr, Operand};
 use super::operators::{Bits, Common, Common3, together};
 use super::value::Value;
 
@@ -53,6 +53,7 @@ macro_rules! comparisons {
 impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
     unary_methods! {
         /// `|x|` (the least integer, which has none, stays what it is).
+        #[doc(alias = "absolute")]
         abs: Abs;
         /// `x²`
         square: Square;
@@ -66,6 +67,7 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
         /// The larger; NaN if either is NaN, as NumPy's `maximum`.
         maximum: Maximum;
         /// The power `x^y`, as [`pow`](crate::DeviceArrayRef::pow) of arrays.
+        #[doc(alias = "power")]
         pow: Pow;
     }
 
@@ -127,6 +129,7 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
 
     /// `x · factor + summand`: of floats with one rounding (of 16-bit floats one in `f32`, whose result is rounded to 16 bits).
     /// All three are of one type.
+    #[doc(alias = "fma")]
     pub fn mul_add<E: Dimension, F: Dimension>(
         &self,
         factor: impl Operand<'a, T, Together = T, Dim = E>,
@@ -143,6 +146,7 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
     /// Each number, or the limit that it is beyond: `low` for one that is less, `high` for one that is greater. NaN stays NaN.
     ///
     /// Where `low` is greater than `high`, it is `low` for numbers below it and `high` for others.
+    #[doc(alias = "clip")]
     pub fn clamp<E: Dimension, F: Dimension>(
         &self,
         low: impl Operand<'a, T, Together = T, Dim = E>,
@@ -172,20 +176,24 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
         /// The cube root.
         cbrt: Cbrt;
         /// `1 / x`
+        #[doc(alias = "reciprocal")]
         recip: Recip;
         /// `e^x`
         exp: Exp;
         /// `2^x`
         exp2: Exp2;
         /// `e^x − 1`
+        #[doc(alias = "expm1")]
         exp_m1: ExpM1;
         /// The natural logarithm.
+        #[doc(alias = "log")]
         ln: Ln;
         /// The logarithm to base 2.
         log2: Log2;
         /// The logarithm to base 10.
         log10: Log10;
         /// `ln(1 + x)`
+        #[doc(alias = "log1p")]
         ln_1p: Ln1p;
         /// The sine of an angle in radians.
         sin: Sin;
@@ -194,10 +202,13 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
         /// The tangent of an angle in radians.
         tan: Tan;
         /// The arc sine.
+        #[doc(alias = "arcsin")]
         asin: Asin;
         /// The arc cosine.
+        #[doc(alias = "arccos")]
         acos: Acos;
         /// The arc tangent.
+        #[doc(alias = "arctan")]
         atan: Atan;
         /// The hyperbolic sine.
         sinh: Sinh;
@@ -218,10 +229,13 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
         /// The nearest whole number, of two the one that is farther from 0.
         round: Round;
         /// The nearest whole number, of two the even one.
+        #[doc(alias("rint", "around"))]
         round_ties_even: RoundTiesEven;
         /// The whole number towards 0.
+        #[doc(alias = "fix")]
         trunc: Trunc;
         /// 1 or −1 with the number's sign, of ±0 too; NaN stays NaN.
+        #[doc(alias = "sign")]
         signum: Signum;
         /// `x · Φ(x)`, where `Φ` is the normal distribution: the GELU of D. Hendrycks and K. Gimpel. As
         /// [`FusedMatMul`](crate::ops::FusedMatMul) has it, with its [error](crate::ops::FusedMatMul::silu): of `f32` and 16-bit
@@ -235,6 +249,7 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
 
     binary_methods! {
         /// The angle of the point `(y, x)`, of which this is `y` and `x` is given, in radians from −π to π.
+        #[doc(alias = "arctan2")]
         atan2: Atan2;
         /// `√(x² + y²)` without overflow on the way.
         hypot: Hypot;
@@ -243,16 +258,19 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     }
 
     /// Whether it is NaN.
+    #[doc(alias = "isnan")]
     pub fn is_nan(&self) -> Expr<'a, bool, D> {
         Expr::of(self.part.clone().and_then(|x| unary(Unary::IsNan, x)))
     }
 
     /// Whether it is neither infinite nor NaN.
+    #[doc(alias = "isfinite")]
     pub fn is_finite(&self) -> Expr<'a, bool, D> {
         Expr::of(self.part.clone().and_then(|x| unary(Unary::IsFinite, x)))
     }
 
     /// Whether it is ∞ or −∞.
+    #[doc(alias = "isinf")]
     pub fn is_infinite(&self) -> Expr<'a, bool, D> {
         Expr::of(self.part.clone().and_then(|x| unary(Unary::IsInfinite, x)))
     }
@@ -262,9 +280,11 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
 impl<'a, T: Value + Bits + Number, D: Dimension> Expr<'a, T, D> {
     binary_methods! {
         /// Shifted to the left by as many places, as NumPy's: 0 from as many on as the type has bits, and for a negative number.
+        #[doc(alias = "left_shift")]
         shl: Shl;
         /// Shifted to the right by as many places, as NumPy's; signed numbers keep their sign. From as many places on as the type has
         /// bits, and for a negative number, nothing but the sign is left: 0, or −1.
+        #[doc(alias = "right_shift")]
         shr: Shr;
     }
 }
@@ -273,6 +293,7 @@ impl<'a, T: Value + Bits + Number, D: Dimension> Expr<'a, T, D> {
 impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// The number in another type, as Rust's `as`: integers wrap, floats are rounded, a float becomes the nearest integer
     /// towards zero that the type has, and NaN becomes 0; `true` is 1.
+    #[doc(alias = "astype")]
     pub fn cast<U: Value + Number>(&self) -> Expr<'a, U, D> {
         Expr::of(self.part.clone().and_then(|x| cast(x, U::TYPE)))
     }
@@ -280,7 +301,8 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
 
 /// Conditions.
 impl<'a, D: Dimension> Expr<'a, bool, D> {
-    /// `a` where the condition holds, else `b`, in the type that both have together: NumPy's `where`.
+    /// `a` where the condition holds, else `b`, in the type that both have together: NumPy's `where`. Either is an expression, a
+    /// reference to an array, or a number; where `a` is a number, it says of what type (`0.0f32`).
     ///
     /// # Examples
     ///
@@ -293,21 +315,24 @@ impl<'a, D: Dimension> Expr<'a, bool, D> {
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![4.0f32, -1.0])?;
     /// let root = x.expr().less(0.0).select(x.expr() * 0.0, x.expr().sqrt());
     /// assert_eq!(root.eval()?.to_ndarray()?, array![2.0, 0.0]);
+    /// let black_and_white = x.expr().greater(1.5).select(255u8, 0);
+    /// assert_eq!(black_and_white.eval()?.to_ndarray()?, array![255, 0]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn select<T: Value, E: Dimension, R: Operand<'a, T>>(
+    #[doc(alias = "where")]
+    pub fn select<A: IntoExpr<'a>, R: Operand<'a, A::Value>>(
         &self,
-        a: Expr<'a, T, E>,
+        a: A,
         b: R,
-    ) -> Expr<'a, R::Together, Common3<D, E, R::Dim>>
+    ) -> Expr<'a, R::Together, Common3<D, A::Dim, R::Dim>>
     where
-        D: DimMax<E>,
-        Common<D, E>: DimMax<R::Dim>,
+        D: DimMax<A::Dim>,
+        Common<D, A::Dim>: DimMax<R::Dim>,
     {
-        let (condition, b) = (self.part.clone(), b.operand().0);
+        let (condition, a, b) = (self.part.clone(), a.hidden().0, b.operand().0);
         let ty = R::Together::TYPE;
-        let select = || ternary(Ternary::Select, [condition?, cast(a.part?, ty)?, cast(b?, ty)?]);
+        let select = || ternary(Ternary::Select, [condition?, cast(a?, ty)?, cast(b?, ty)?]);
         Expr::of(select())
     }
 }

@@ -52,12 +52,17 @@
 //! # }
 //! ```
 //!
-//! This is one kernel: reductions along the same axes go together, and what follows from them too, where a row of elements
-//! lies along the last axis. Rows of up to 32,768 32-bit elements are read once, and so are longer ones where the GPU has shared
-//! memory for the rest; else some or all of their elements once for each reduction that depends on another. Reductions across, of few long rows, or along several sets of axes are kernels of their own, whose
-//! results are arrays for the next one. [`explain`](Expr::explain) tells which kernels there are, and what they read and
-//! write. In which order elements are combined follows from shapes and strides, so that the bits are the same on every
-//! device and every run; they are not always those of the reduction of an array, whose order is another one.
+//! This is one kernel. In general:
+//!
+//! * Reductions along the same axes go together, and what follows from them too, where rows of elements lie along the last axis.
+//!   Rows of up to 32,768 32-bit elements are read once, and longer ones too where the GPU has shared memory for the rest. Else
+//!   some or all of their elements are read once for each reduction that depends on another.
+//! * Reductions across rows, of few long rows, or along several sets of axes are kernels of their own, whose results are arrays
+//!   for the next one.
+//!
+//! [`explain`](Expr::explain) tells which kernels there are, and what they read and write. In which order elements are combined
+//! follows from shapes and strides, so that the bits are the same on every device and every run. They are not always those of
+//! the reduction of an array, whose order is another one.
 //!
 //! [`softmax`](Expr::softmax), [`layer_norm`](Expr::layer_norm), [`cross_entropy`](Expr::cross_entropy) and their kind are made of
 //! them, and so are their gradients, [`softmax_backward`](Expr::softmax_backward) and the like.
@@ -84,22 +89,27 @@
 //! # }
 //! ```
 //!
-//! They are kernels of their own, those of the methods of arrays by the same names, with their results. Scans and histograms of
-//! what nothing else needs compute it where they would read it, if it takes few operations: a cumulative sum of squares reads and
-//! writes what one of an array does. Else what an operation is of is computed into an array first, unless it is one, and what it
-//! gives is an array: each of them once, however often it is written and however many others read it, until the last has. An expression that is such an operation is written where it is
-//! wanted. A bias, a function and a residual behind a product are done by the product's kernel, where nothing else needs the
-//! product and they have the same bits: see [`Expr::matmul`].
+//! They are kernels of their own, those of the methods of arrays by the same names, with their results.
+//!
+//! * Scans and histograms of what nothing else needs compute it where they would read it, if it takes few operations: a cumulative
+//!   sum of squares reads and writes what one of an array does.
+//! * Else what an operation is of is computed into an array first, unless it is one, and what it gives is an array. Each is there
+//!   once, however often it is written and however many others read it, until the last has.
+//! * An expression that is nothing but such an operation is written where it is wanted.
+//! * A bias, a function and a residual behind a product are done by the product's kernel, where nothing else needs the product and
+//!   they have the same bits: see [`Expr::matmul`].
 //!
 //! # Kernels
 //!
 //! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
 //! compiled from Rust with the library, stand in it as text, and the driver compiles it, in some 15 to 50 ms. It is kept
 //! with the device, for all expressions of the same form with any values and any lengths, and by the driver on disk, where
-//! the next process finds it. What is launched for an expression that is evaluated a second time is kept, too, for all that are the
-//! same but for where their arrays are and for their numbers: to build one and to find that takes the host a microsecond more than a
-//! launch. A function that was [compiled](compile) is built and looked up once for all arrays of some shapes and strides, and then takes
-//! a launch and little more; a [`Graph`](crate::Graph) that has recorded either takes a launch alone.
+//! the next process finds it.
+//!
+//! From the second evaluation on, an expression costs the host a microsecond more than a launch, to be built and looked up. That is for
+//! expressions that are the same but for where their arrays are and for their numbers. A function that was [compiled](compile) is built
+//! and looked up once, for all arrays of some shapes and strides, and then takes a launch and little more; a
+//! [`Graph`](crate::Graph) that has recorded either takes a launch alone.
 //!
 //! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`]. Ordinary functions and closures are, too, if
 //! what they take and give are expressions: [`map2`] calls one with those of two arrays.
@@ -125,6 +135,7 @@ mod interpolate;
 mod kernel;
 mod map2;
 mod methods;
+mod norm;
 mod normalize;
 pub(crate) mod one;
 mod operand;
@@ -164,10 +175,10 @@ pub(crate) use kernel::Kernels;
 #[doc(hidden)]
 pub use kernel::reading::Reading;
 pub use map2::map2;
-pub use operand::Operand;
 pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
+pub use operand::{IntoExpr, Operand};
 pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};
 
@@ -246,7 +257,7 @@ impl<T: Value<Element = T> + Element, D: Dimension + 'static> DeviceArray<T, D> 
 
 /// One number as an expression of no axes.
 ///
-/// A number beside an operator is one by itself; this is for where none is: `scalar(1.0) / x`, `mask.select(scalar(0), x)`.
+/// A number beside an operator is one by itself; this is for where there is no operator: `scalar(2.0).eval_on(stream)`.
 pub fn scalar<T: Value>(value: T) -> Expr<'static, T, Ix0> {
     Expr::of(Ok(Node::scalar(T::TYPE, value.bits())))
 }
@@ -271,6 +282,7 @@ pub fn scalar<T: Value>(value: T) -> Expr<'static, T, Ix0> {
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("indices", "meshgrid", "arange"))]
 pub fn index<D: Dimension>(shape: impl IntoDimension<Dim = D>, axis: usize) -> Expr<'static, u64, D> {
     Expr::of(Node::index(shape.into_dimension().slice(), axis))
 }

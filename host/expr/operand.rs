@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What stands beside an operator: expressions, arrays, and single numbers.
 
+use half::{bf16, f16};
 use ndarray::{Dimension, Ix0, IxDyn};
 
 use super::Expr;
@@ -27,6 +28,22 @@ pub trait Operand<'a, T> {
 
     #[doc(hidden)]
     fn operand(self) -> Hidden<'a>;
+}
+
+/// What is an expression by itself, with a type of its own: an expression, `&DeviceArray`, `&DeviceView`, `&DeviceViewMut` or
+/// `&DeviceArrayRef`, or one number. Of what type a number is it has to say itself: `0.0` is an `f64`, and `0` an `i32`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no expression",
+    note = "wanted: an expression, a reference to an array or a view, or a number"
+)]
+pub trait IntoExpr<'a> {
+    /// The type of the elements.
+    type Value: Value;
+    /// The dimension; of one number, `Ix0`.
+    type Dim: Dimension;
+
+    #[doc(hidden)]
+    fn hidden(self) -> Hidden<'a>;
 }
 
 /// A part of an expression, which has no name outside.
@@ -63,6 +80,34 @@ impl<'a, T: Promote<U>, U: Value, D: Dimension> Operand<'a, T> for &Expr<'a, U, 
         Hidden(self.part.clone())
     }
 }
+
+/// Which operands are expressions by themselves: `[parameters] type: element, dimension;`.
+macro_rules! into_expr {
+    ($([$($parameters:tt)*] $type:ty: $element:ty, $dim:ty;)*) => {$(
+        impl<'a, $($parameters)*> IntoExpr<'a> for $type {
+            type Value = $element;
+            type Dim = $dim;
+
+            fn hidden(self) -> Hidden<'a> {
+                Operand::<'a, $element>::operand(self)
+            }
+        }
+    )*};
+    (@numbers $($type:ty),*) => {
+        into_expr! { $([] $type: $type, Ix0;)* }
+    };
+}
+
+into_expr! {
+    [T: Promote<T>, D: Dimension] Expr<'a, T, D>: T, D;
+    [T: Promote<T>, D: Dimension] &Expr<'a, T, D>: T, D;
+    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceArrayRef<T, D>: T, D;
+    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceArray<T, D>: T, D;
+    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceView<'_, T, D>: T, D;
+    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceViewMut<'_, T, D>: T, D;
+}
+
+into_expr!(@numbers bool, f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
 
 macro_rules! arrays {
     ($($type:ty),*) => {$(

@@ -2,6 +2,7 @@
 //! The operations on device arrays: one file per family. Each checks shapes, chooses a launch plan from the kernel's
 //! own constants, and launches.
 
+mod along;
 mod assign;
 mod attention;
 mod binary;
@@ -14,6 +15,7 @@ mod create;
 mod einsum;
 mod elementwise;
 mod format;
+mod functions;
 mod histogram;
 mod image;
 mod index;

@@ -230,12 +230,12 @@ impl<'a, T: Attend> Attention<'a, T> {
     ///
     /// ```
     /// # use ndarray::{Axis, array};
-    /// # use warpsmith::{Device, DeviceArray, expr};
+    /// # use warpsmith::{Device, DeviceArray};
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let stream = device.default_stream();
     /// let mask = DeviceArray::from_ndarray(stream, &array![[[[1u8, 0, 1]]]])?;
-    /// let bias = mask.expr().equal(0).select(expr::scalar(f32::NEG_INFINITY), expr::scalar(0.0f32)).eval()?;
+    /// let bias = mask.expr().equal(0).select(f32::NEG_INFINITY, 0.0).eval()?;
     /// let q = DeviceArray::<f32, _>::zeros(stream, (1, 2, 1, 1))?;
     /// let k = DeviceArray::<f32, _>::zeros(stream, (1, 2, 3, 1))?;
     /// let v = DeviceArray::from_ndarray(stream, &array![[[[2.0f32], [4.0], [8.0]], [[1.0], [1.0], [3.0]]]])?;

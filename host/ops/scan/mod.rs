@@ -3,6 +3,7 @@
 
 mod axis;
 mod lines;
+mod named;
 
 use kernels_gpu::compiled::{Scan, ScanTree};
 use kernels_gpu::op::ReduceOp;
@@ -332,6 +333,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "prefix_sum")]
     pub fn exclusive_scan<Op: ReduceOp<T>>(&self) -> Result<DeviceArray<Op::Output, D>>
     where
         T: Scan<Op>,

@@ -7,7 +7,7 @@ use half::bf16;
 use warpsmith::dlpack::DLManagedTensor;
 use warpsmith::expr::{self, Expr};
 use warpsmith::ndarray::{Array1, Array2, Axis, Ix1, Ix2, array, s};
-use warpsmith::ops::{self, Border, ScanAlgorithm, Side, Sum};
+use warpsmith::ops::{self, Border, Max, ScanAlgorithm, Side, Sum};
 use warpsmith::optim::{self, Adam, Sgd};
 use warpsmith::{
     Checks, Device, DeviceArray, DeviceGridBarrier, Generator, LaunchConfig, Module, PinnedArray, Pipeline, Result,
@@ -147,7 +147,14 @@ fn arrays() -> Result<()> {
     assert_eq!(x.to_vec()?, x.to_ndarray()?.to_vec());
     assert_eq!(x.compress(&mask)?.len(), 0);
     assert_eq!(mask.flatnonzero()?.len(), 0);
-    assert_eq!(x.expr().greater(0.5).select(x.expr(), 0.0).eval()?.len(), n);
+    assert_eq!(x.expr().greater(0.5).select(&x, 0.0).eval()?.len(), n);
+    assert_eq!(x.expr().greater(0.5).select(255u8, 0).eval()?.max()?, 255);
+    y.update(|y| y.greater(0.5).select(0.0f32, y))?;
+    assert!(y.max()? <= 0.5);
+    assert_eq!(mask.argwhere()?.shape(), [0, 1]);
+    assert_eq!(x.floor()?.max()?, 1.0);
+    assert_eq!(x.log10()?.max()?, 0.0);
+    assert_eq!((&x % 2.0).eval()?.max()?, 1.0);
     assert_eq!(x.expr().clamp(0.2, 0.8).eval()?.max()?, 0.8);
     assert_eq!(x.cast::<i32>()?.len() + x.cast::<bf16>()?.len(), 2 * n);
 
@@ -176,12 +183,19 @@ fn arrays() -> Result<()> {
     assert_eq!(m.sum_axes(&[0, 1])?.len(), 1);
     let (largest, places) = m.top_k(Axis(1), 2)?;
     assert_eq!((largest.shape(), places.shape()), (&[3, 2][..], &[3, 2][..]));
-    assert_eq!(m.inclusive_scan_axis::<Sum>(Axis(0))?.shape(), [3, 4]);
+    assert_eq!(
+        m.cumsum_axis(Axis(0))?.shape(),
+        m.inclusive_scan_axis::<Max>(Axis(0))?.shape()
+    );
+    assert_eq!(numbers.cumsum()?.get([9])?, 45);
+    assert_eq!(m.reshape(m.len())?.shape(), [12]);
     assert_eq!(numbers.inclusive_scan::<Sum>()?.get([9])?, 45);
     assert_eq!(numbers.exclusive_scan::<Sum>()?.get([9])?, 36);
     assert_eq!(numbers.inclusive_scan_by::<Sum>(ScanAlgorithm::Blelloch)?.len(), 10);
 
     assert_eq!(m.sort(Axis(0))?.shape(), [3, 4]);
+    let sorted = m.take_along_axis(Axis(1), &m.argsort(Axis(1))?)?;
+    assert_eq!(sorted.to_ndarray()?, m.sort(Axis(1))?.to_ndarray()?);
     assert_eq!(numbers.argsort(Axis(0))?.get(9)?, 9);
     assert!(m.unique()?.len() == m.unique_counts()?.1.len() && m.median()? <= m.quantile(0.9)?);
     let v = DeviceArray::from_ndarray(stream, &array![2.0f32, 4.0, 8.0])?;
@@ -209,13 +223,11 @@ fn arrays() -> Result<()> {
     assert_eq!(m.expr().tril(0).eval()?.get([0, 1])?, 0.0);
     assert_eq!(m.expr().triu(1).eval()?.get([0, 0])?, 0.0);
     assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
-    assert!(!v.expr().is_nan().eval()?.any()?);
+    assert!(!v.is_nan()?.any()?);
     assert_eq!((!v.expr().is_nan()).select(v.expr(), 0.0).eval()?.sum()?, 14.0);
-    assert_eq!(
-        v.expr().square().sum().sqrt().eval()?.to_ndarray()?.into_scalar(),
-        84f32.sqrt()
-    );
-    assert_eq!(mask.sum()?, 0);
+    assert_eq!((v.norm()?, m.norm_axis(Axis(1))?.len()), (84f32.sqrt(), 3));
+    assert_eq!(v.expr().not_equal(0.0).count().eval()?.get(())?, 3);
+    assert_eq!((v.max()? - v.min()?), 6.0);
     assert!(!v.all_close(&k, 1e-5, 1e-8)? && !v.equal(&k)?.all()?);
 
     let range: RangeInclusive<f64> = 0.0..=10.0;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The functions of floats that have no kernel of their own: each is an expression of one operation.
+
+use ndarray::Dimension;
+
+use super::Real;
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::expr::Value;
+
+/// Functions of each element, into a new array and into an existing one: `documentation name name_into;`.
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident $into:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// Those of an allocation and a launch.
+        pub fn $name(&self) -> Result<DeviceArray<T, D>> {
+            self.expr().$name().eval()
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") into an existing array or view.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`map_into`](Self::map_into).
+        pub fn $into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
+            self.fits(stringify!($name), out)?;
+            self.expr().$name().eval_into(out)
+        }
+    )*};
+}
+
+/// Questions about each element: `documentation name;`.
+macro_rules! questions {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        /// 1 for each element of which it is true, and 0 for others.
+        ///
+        /// # Errors
+        ///
+        /// Those of an allocation and a launch.
+        pub fn $name(&self) -> Result<DeviceArray<u8, D>> {
+            self.expr().$name().eval()
+        }
+    )*};
+}
+
+/// More functions of floats, element by element, with the bits and the error bounds of [`Expr`](crate::Expr)'s by the same names, which
+/// are those of [`cuda_std::Float`]. Each is one kernel that reads and writes every element once, and is made when it is first wanted.
+/// Of several operations in a row one [expression](crate::expr) makes one kernel; in place each is `x.update(|x| x.floor())`
+/// ([`update`](Self::update)).
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![-1.5f32, 0.25, 100.0])?;
+/// assert_eq!(x.floor()?.to_ndarray()?, array![-2.0, 0.0, 100.0]);
+/// assert_eq!(x.log10()?.is_nan()?.to_ndarray()?, array![1, 0, 0]);
+/// # Ok(())
+/// # }
+/// ```
+impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> {
+    functions! {
+        /// `1 / √x`
+        rsqrt rsqrt_into;
+        /// The cube root.
+        cbrt cbrt_into;
+        /// `1 / x`
+        #[doc(alias = "reciprocal")]
+        recip recip_into;
+        /// `2^x`
+        exp2 exp2_into;
+        /// `e^x − 1`
+        #[doc(alias = "expm1")]
+        exp_m1 exp_m1_into;
+        /// The logarithm to base 2.
+        log2 log2_into;
+        /// The logarithm to base 10.
+        log10 log10_into;
+        /// `ln(1 + x)`
+        #[doc(alias = "log1p")]
+        ln_1p ln_1p_into;
+        /// The tangent of an angle in radians.
+        tan tan_into;
+        /// The arc sine.
+        #[doc(alias = "arcsin")]
+        asin asin_into;
+        /// The arc cosine.
+        #[doc(alias = "arccos")]
+        acos acos_into;
+        /// The arc tangent.
+        #[doc(alias = "arctan")]
+        atan atan_into;
+        /// The hyperbolic sine.
+        sinh sinh_into;
+        /// The hyperbolic cosine.
+        cosh cosh_into;
+        /// The error function.
+        erf erf_into;
+        /// `1 − erf x`
+        erfc erfc_into;
+        /// The greatest whole number that is not greater.
+        floor floor_into;
+        /// The least whole number that is not less.
+        ceil ceil_into;
+        /// The nearest whole number, of two the one that is farther from 0 (NumPy's `round` has the even one:
+        /// [`round_ties_even`](Self::round_ties_even)).
+        round round_into;
+        /// The nearest whole number, of two the even one.
+        #[doc(alias("rint", "around"))]
+        round_ties_even round_ties_even_into;
+        /// The whole number towards 0.
+        #[doc(alias = "fix")]
+        trunc trunc_into;
+        /// 1 or −1 with the number's sign, of ±0 too (NumPy's `sign` of 0 is 0); NaN stays NaN.
+        #[doc(alias = "sign")]
+        signum signum_into;
+    }
+
+    questions! {
+        /// Whether it is NaN:
+        #[doc(alias = "isnan")]
+        is_nan;
+        /// Whether it is neither infinite nor NaN:
+        #[doc(alias = "isfinite")]
+        is_finite;
+        /// Whether it is ∞ or −∞:
+        #[doc(alias = "isinf")]
+        is_infinite;
+    }
+}
