@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CUDA primitives in which every line is Rust, the kernels too.
+//! Arrays on NVIDIA GPUs, and kernels of your own, in Rust throughout: the library's kernels are Rust, too.
 //!
 //! A [`DeviceArray`] is an ndarray array in the memory of a [`Device`]: an NVIDIA GPU (Turing or later), or the
-//! simulated GPU, which runs the same kernels on the host's cores. Operations are methods, of arrays and views alike
-//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array or view. Work
-//! is asynchronous, in the order of a [`Stream`].
+//! simulated GPU, which runs the same kernels on the host's cores. Operations are methods of [`DeviceArrayRef`], which arrays
+//! and views alike dereference to: that page lists all of them. Most have a form that allocates its result, and an `_into` form
+//! that writes into an existing array or view. Work is asynchronous, in the order of a [`Stream`].
+//!
+//! The search of this documentation knows the names of NumPy, CuPy, PyTorch and Numba, too: `arange` finds
+//! [`range`](DeviceArray::range), `astype` finds [`cast`](DeviceArrayRef::cast).
 //!
 //! | On the CPU | here |
 //! |---|---|
@@ -15,7 +18,9 @@
 //! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
 //! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
 //! | `&a * 2.0 + &b` | [`(&a * 2.0 + &b).eval()`](Expr::eval): [expressions](expr) |
-//! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
+//! | `a.sum()`, `a.mean_axis(axis)` | [`a.sum()`](DeviceArrayRef::sum), [`a.mean_axis(axis)`](DeviceArrayRef::mean_axis) |
+//! | `a.dot(&b)` of matrices | [`a.matmul(&b)`](DeviceArrayRef::matmul) |
+//! | running totals, `a.accumulate_axis_inplace(…)` | [`a.cumsum()`](DeviceArrayRef::cumsum), [`a.inclusive_scan_axis::<Op>(axis)`](DeviceArrayRef::inclusive_scan_axis) |
 //! | `v.sort()`, `v.sort_by_key(…)`, `dedup` | [`a.sort(axis)`](DeviceArrayRef::sort), [`a.argsort(axis)`](DeviceArrayRef::argsort), [`a.unique()`](DeviceArrayRef::unique) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
@@ -42,20 +47,23 @@
 //!
 //! # Devices
 //!
-//! [`Device::auto`] takes the first GPU, or the simulated one where there is none; the variable `WARPSMITH_DEVICE` says another,
-//! without a change of the program. [`Device::list`] says which GPUs there are, and [`Device::cuda`] and [`Device::simulator`] open
-//! one device. An array is in the memory of its device, and at home on a stream, on which its operations run one behind another;
-//! [`Device::create_stream`] makes more, for work side by side. An array may be used on any of them: each use is put behind those
-//! that it has to wait for.
+//! [`Device::auto`] takes the first GPU, or the simulated one where there is none. The variable `WARPSMITH_DEVICE` names another,
+//! without a change of the program. [`Device::list`] says which GPUs there are; [`Device::cuda`] and [`Device::simulator`] open
+//! one device. In debug builds the simulated GPU is many times as slow unless Cargo.toml has the packages `cuda_sim` and `cuda_std`
+//! optimised, as `warpsmith new` writes it: `opt-level = 2` under `[profile.dev.package.cuda_sim]`, and so for the other.
+//!
+//! An array is in the memory of its device. It also has a stream, on which its operations run one after another.
+//! [`Device::create_stream`] makes more streams, for work side by side. An array may be used on any of them: the library has each
+//! use wait for those that it depends on.
 //!
 //! # Errors
 //!
-//! What the host can know is an error at once: shapes that do not fit, memory that is not there, a launch that the device
-//! does not take. It says what was given and what was wanted. What a kernel does wrong on a GPU, an
-//! index out of bounds say, is known when it has run, so a later call says it, as a rule the one that waits for a result
-//! ([`Error::Fault`], with the kernel's name, thread, file and line); the device is of no use then before [`Device::reset`]. On the
-//! simulated GPU the launch itself says it, and nothing else is lost. Results that nobody looks at are warnings of the compiler:
-//! pass them on by `?`.
+//! * **What the host can know is an error at once**: shapes that do not fit, memory that is not there, a launch that the device
+//!   does not take. The error says what was given and what was wanted.
+//! * **What a kernel does wrong**, such as an index out of bounds, is known only when the kernel has run. On a GPU the next
+//!   call that waits for a result returns it, as [`Error::Fault`], with the kernel's name, thread, file and line. The device cannot be
+//!   used after that, until [`Device::reset`]. On the simulated GPU the launch itself returns it, and the device can be used on.
+//! * **Results that nobody looks at** are warnings of the compiler: pass them on by `?`.
 //!
 //! # Other libraries
 //!
