@@ -81,31 +81,33 @@ impl<'a, T: Promote<U>, U: Value, D: Dimension> Operand<'a, T> for &Expr<'a, U, 
     }
 }
 
-/// Which operands are expressions by themselves: `[parameters] type: element, dimension;`.
+/// What is an expression by itself: `[parameters] type: element, dimension, its part;`.
 macro_rules! into_expr {
-    ($([$($parameters:tt)*] $type:ty: $element:ty, $dim:ty;)*) => {$(
+    ($([$($parameters:tt)*] $type:ty: $element:ty, $dim:ty, $this:ident => $part:expr;)*) => {$(
         impl<'a, $($parameters)*> IntoExpr<'a> for $type {
             type Value = $element;
             type Dim = $dim;
 
             fn hidden(self) -> Hidden<'a> {
-                Operand::<'a, $element>::operand(self)
+                let $this = self;
+                Hidden($part)
             }
         }
     )*};
     (@numbers $($type:ty),*) => {
-        into_expr! { $([] $type: $type, Ix0;)* }
+        into_expr! { $([] $type: $type, Ix0, this => super::scalar(this).part;)* }
+    };
+    (@arrays $($type:ty),*) => {
+        into_expr! { $([T: Value<Element = T> + Element, D: Dimension] $type: T, D, this => Ok(Node::array(this));)* }
     };
 }
 
 into_expr! {
-    [T: Promote<T>, D: Dimension] Expr<'a, T, D>: T, D;
-    [T: Promote<T>, D: Dimension] &Expr<'a, T, D>: T, D;
-    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceArrayRef<T, D>: T, D;
-    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceArray<T, D>: T, D;
-    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceView<'_, T, D>: T, D;
-    [T: Promote<T> + Value<Element = T> + Element, D: Dimension] &'a DeviceViewMut<'_, T, D>: T, D;
+    [T: Value, D: Dimension] Expr<'a, T, D>: T, D, this => this.part;
+    [T: Value, D: Dimension] &Expr<'a, T, D>: T, D, this => this.part.clone();
 }
+
+into_expr!(@arrays &'a DeviceArrayRef<T, D>, &'a DeviceArray<T, D>, &'a DeviceView<'_, T, D>, &'a DeviceViewMut<'_, T, D>);
 
 into_expr!(@numbers bool, f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
 

@@ -227,7 +227,7 @@ fn arrays() -> Result<()> {
     assert_eq!((!v.expr().is_nan()).select(v.expr(), 0.0).eval()?.sum()?, 14.0);
     assert_eq!((v.norm()?, m.norm_axis(Axis(1))?.len()), (84f32.sqrt(), 3));
     assert_eq!(v.expr().not_equal(0.0).count().eval()?.get(())?, 3);
-    assert_eq!((v.max()? - v.min()?), 6.0);
+    assert_eq!(v.max()? - v.min()?, 6.0);
     assert!(!v.all_close(&k, 1e-5, 1e-8)? && !v.equal(&k)?.all()?);
 
     let range: RangeInclusive<f64> = 0.0..=10.0;
