@@ -49,7 +49,7 @@
 //!
 //! [`Device::auto`] takes the first GPU, or the simulated one where there is none. The variable `WARPSMITH_DEVICE` names another,
 //! without a change of the program. [`Device::list`] says which GPUs there are; [`Device::cuda`] and [`Device::simulator`] open
-//! one device. In debug builds the simulated GPU is many times as slow unless Cargo.toml has the packages `cuda_sim` and `cuda_std`
+//! one device. In debug builds the simulated GPU is slower, under checks several times, unless Cargo.toml has the packages `cuda_sim` and `cuda_std`
 //! optimised, as `warpsmith new` writes it: `opt-level = 2` under `[profile.dev.package.cuda_sim]`, and so for the other.
 //!
 //! An array is in the memory of its device. It also has a stream, on which its operations run one after another.
