@@ -37,6 +37,8 @@ pub(super) fn halves(run: &mut Run) {
         across::<bf16>(run, "tn", &SHAPES);
     } else {
         each_type!(run, in_parts: f32 i32);
+        // More parts than a thread adds up.
+        by_choices_along::<bf16>(128, run, "half", &["nt"], &["mma 64 16"], matmul);
     }
 }
 

@@ -6,7 +6,7 @@ use std::any::Any;
 use cuda_std::Slice;
 use cuda_std::param::ByValue;
 use kernels_gpu::compiled::{FinishSums, SumParts};
-use kernels_gpu::matmul::epilogue::parts::MOST_PARTS;
+use kernels_gpu::matmul::epilogue::parts::{MOST_PARTS, OF_THREAD};
 use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
@@ -173,7 +173,7 @@ pub(super) fn width_of<C: Num>() -> usize {
 }
 
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done: by a kernel of its own where
-/// there is nothing else, and parts are few.
+/// there is nothing else.
 pub(super) fn finish_parts_into<C: Finished + FinishSums<F> + SumParts, D: Dimension, F: Passed<C::Scalar>>(
     sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
@@ -182,29 +182,40 @@ pub(super) fn finish_parts_into<C: Finished + FinishSums<F> + SumParts, D: Dimen
     finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
     let is_all = finish.only_scales() && finish.beta == C::Scalar::ZERO;
-    let Some((config, [parts, rows, n, pitch])) = few_parts::<C, _>(&sums, of).filter(|_| is_all) else {
+    let Some((config, [parts, share, rows, n, pitch])) = adding::<C, _>(&sums, of).filter(|_| is_all) else {
         return finish_sums_into(sums, of, stream, out, finish);
     };
-    let args = (sums.memory, out, parts, rows, n, pitch);
+    let args = (sums.memory, out, parts, share, rows, n, pitch);
     // SAFETY: the kernel's contract: the sums, in memory of their own, have the elements of all products in each part, and the
-    // output has their shape.
+    // output has their shape; each group has a part, and no more than `OF_THREAD`.
     unsafe { stream.launch_unchecked::<<C as SumParts>::Kernel>(&config, args) }
 }
 
-/// The launch that adds up few parts, and their number, the rows of each, the columns, and the distance of rows: `None` where they are
-/// not few, lie otherwise, or are too many for 32 bits.
-fn few_parts<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u32; 4])> {
+/// The launch that adds up parts alone, and their number, those of a thread, the rows of each, the columns, and the distance of rows:
+/// `None` where they are too many, for it or for 32 bits, or lie otherwise.
+fn adding<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u32; 5])> {
     let (&GemmShape { batch, m, n, .. }, [product, pitch, column]) = (of, sums.strides);
     let is_dense = column == 1 && pitch.is_multiple_of(width_of::<C>()) && (batch == 1 || product == m * pitch);
     let rows = batch.checked_mul(m)?;
     let all = rows.checked_mul(pitch)?.checked_mul(sums.parts)?;
-    let (along, of_block) = block::<C>(n, 1);
+    let groups = groups(sums.parts);
+    let (along, of_block) = block::<C>(n, groups);
     let (across, down) = (n.div_ceil(along * width_of::<C>()), rows.div_ceil(of_block));
     let is_few = (2..=MOST_PARTS).contains(&sums.parts) && u32::try_from(all).is_ok() && down <= u16::MAX.into();
     (is_few && is_dense).then(|| {
-        let config = LaunchConfig::new((across as u32, down as u32), (along as u32, of_block as u32));
-        (config, [sums.parts, rows, n, pitch].map(|number| number as u32))
+        let share = sums.parts.div_ceil(groups);
+        let block = (along as u32, of_block as u32, sums.parts.div_ceil(share) as u32);
+        let config = LaunchConfig::new((across as u32, down as u32), block);
+        (config, [sums.parts, share, rows, n, pitch].map(|number| number as u32))
     })
+}
+
+/// Threads among which so many parts are shared out.
+fn groups(parts: usize) -> usize {
+    match parts {
+        ..=OF_THREAD => 1,
+        parts => parts.div_ceil(4).next_power_of_two().min(16),
+    }
 }
 
 /// Threads of a block along a row of `n` columns, as far as there are columns, and the rows it has with so many threads for each of them:
@@ -231,11 +242,7 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
         n,
         strides: sums.strides,
     };
-    // Many parts by several threads.
-    let groups = match shape.parts {
-        ..=MOST_PARTS => 1,
-        parts => parts.div_ceil(4).next_power_of_two().min(16),
-    };
+    let groups = groups(shape.parts);
     let (along, rows) = block::<C>(n, groups);
     let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
     let grid = (

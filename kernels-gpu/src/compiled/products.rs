@@ -101,9 +101,10 @@ pub type SumPartsParams<C> = (
     u32,
     u32,
     u32,
+    u32,
 );
 
-/// Numbers of whose sums few parts are added up.
+/// Numbers of whose sums parts are added up.
 pub trait SumParts: Num {
     /// What adds them up.
     type Kernel: Kernel<Params = SumPartsParams<Self>>;

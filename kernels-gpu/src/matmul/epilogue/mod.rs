@@ -374,6 +374,17 @@ impl<W: MulAdd> Groups<W> {
         }
     }
 
+    /// Those of a block whose threads have summed up their parts: a group for each number along z.
+    #[inline(always)]
+    fn of_each(sums: Shared<W>) -> Self {
+        Self {
+            first: 0,
+            end: 0,
+            groups: thread::block_dim_z(),
+            sums,
+        }
+    }
+
     /// Whether this thread is of the first group, which has the sums of all in the end.
     #[inline(always)]
     fn is_first(&self) -> bool {
