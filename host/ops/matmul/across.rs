@@ -15,7 +15,7 @@ use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
 use super::hopper::{self, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::can_be_mapped;
-use super::split;
+use super::split::{self, Adding};
 use super::tensor::{self, Factor, Half, Operand};
 use super::ways::{self, Tile, Way};
 use crate::array_ref::DeviceArrayRef;
@@ -87,7 +87,11 @@ fn best(of: &GemmShape, multiprocessors: usize) -> Option<(Tile, usize)> {
 
 /// The tiles, and the binary logarithm of the blocks of a cluster, if a table names them, or if they are reckoned to be done before
 /// all others, and no table says otherwise.
-fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Result<Option<(Tile, u32)>> {
+fn tile<T: Half, D>(
+    product: &Multiplication<'_, T, D>,
+    finishes: bool,
+    stream: &Stream,
+) -> Result<Option<(Tile, u32)>> {
     let of = &product.shape;
     let chosen = choices::choice(Factors::Half, of, stream)?.and_then(|choice| choice.tile_of(Chosen::Across));
     if let Some(chosen) = chosen {
@@ -109,7 +113,7 @@ fn tile<T: Half, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Resu
             _ => return Ok(None),
         },
     };
-    if split::best_cut(of, false, others).is_some() {
+    if split::best_cut(of, Adding::of_halves(finishes), others).is_some() {
         return Ok(None);
     }
     Ok(tensor::choice::<T, D>(product, stream)?.is_none().then_some(found))
@@ -133,7 +137,7 @@ pub(super) fn multiply<T: Half + AcrossGemm<F>, D: Dimension, F: Passed<f32>>(
     else {
         return Ok(false);
     };
-    let Some((tile, cluster)) = tile::<T, D>(product, stream)? else {
+    let Some((tile, cluster)) = tile::<T, D>(product, finish.behind_parts(stream).finishes, stream)? else {
         return Ok(false);
     };
     let a = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;

@@ -10,7 +10,7 @@ use ndarray::Dimension;
 
 use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
-use super::split::{Cut, best_cut};
+use super::split::{Adding, Cut, best_cut};
 use super::tensor::{Factor, Operand, Summed};
 use super::{MatMul, has_tensor_cores};
 use crate::array_ref::DeviceArrayRef;
@@ -190,7 +190,7 @@ pub(super) fn best_parts(of: &GemmShape, columns: &[usize], stream: &Stream) -> 
         let best = best_columns(shape, 1, columns, multiprocessors);
         cycles(shape, 1, best, multiprocessors)
     };
-    best_cut(of, true, cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
+    best_cut(of, Adding::ELSEWHERE, cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
 }
 
 #[cfg(test)]
@@ -223,7 +223,9 @@ mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let cut = |of| split::best_cut(&shape(1, of), true, |shape| least_cycles(shape, 2, 108)).map(|how| how.parts);
+        let cut = |of| {
+            split::best_cut(&shape(1, of), Adding::ELSEWHERE, |shape| least_cycles(shape, 2, 108)).map(|how| how.parts)
+        };
         assert_eq!([cut([4096; 3]), cut([1024; 3])], [None; 2]);
         assert!(cut([256, 256, 65536]).is_some_and(|parts| parts >= 4));
     }

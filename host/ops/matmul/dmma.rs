@@ -17,8 +17,9 @@ use ndarray::{Dimension, Ix1, Ix4};
 use super::AMPERE;
 use super::ampere::{self, Operands};
 use super::choices::{self, Factors, Kernel as Chosen};
+use super::costs;
 use super::finish::Finish;
-use super::gemm::{self, Multiplication};
+use super::gemm::Multiplication;
 use super::hopper::is_hopper;
 use super::operand::coordinates;
 use super::tensor::Operand;
@@ -106,8 +107,8 @@ fn is_of_data_centres(stream: &Stream) -> bool {
 
 /// Whether the products are done first by the instructions of a warp, and not on the ordinary cores.
 fn pays_by_warps(shape: &GemmShape, multiprocessors: usize) -> bool {
-    let (_, elsewhere) = gemm::best_size::<f64>(shape, multiprocessors);
-    gemm::cost(shape, [SIDE; 2], multiprocessors, 20) < elsewhere
+    let (_, elsewhere) = costs::best_size::<f64>(shape, multiprocessors);
+    costs::cost(shape, [SIDE; 2], multiprocessors, 20) < elsewhere
 }
 
 /// One launch for all products, by the instructions of a warp.
@@ -297,7 +298,7 @@ impl Plan {
 
     /// Whether the tensor cores are done ahead of the ordinary ones, whose tiles are smaller, so that more multiprocessors have one.
     fn pays(&self, shape: &GemmShape, multiprocessors: usize) -> bool {
-        let (_, elsewhere) = gemm::best_size::<f64>(shape, multiprocessors);
+        let (_, elsewhere) = costs::best_size::<f64>(shape, multiprocessors);
         // By measured products: 19 for each element of a tile of 128 × 128, where the largest tile elsewhere has 40.
         let Size {
             tile: [rows, columns],

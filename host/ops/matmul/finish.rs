@@ -12,7 +12,8 @@ use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
 use ndarray::{Dim, Dimension, Ix3};
 
-use super::MatMul;
+use super::costs::Behind;
+use super::{HOPPER, MatMul, has_tensor_cores};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -52,6 +53,17 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
         F: EpilogueOp<T::Scalar>,
     {
         self.function.is_identity() && self.bias.is_none() && self.residual.is_none()
+    }
+
+    /// What there is to be done to the sums of parts of k, which have been scaled by alpha.
+    pub(super) fn behind_parts(&self, stream: &Stream) -> Behind
+    where
+        F: EpilogueOp<T::Scalar>,
+    {
+        Behind {
+            finishes: !self.only_scales() || self.beta != T::Scalar::ZERO,
+            is_ahead: has_tensor_cores(stream, HOPPER),
+        }
     }
 
     /// The same, if the function is one of the library's.
@@ -181,8 +193,8 @@ pub(super) fn finish_parts_into<C: Finished + FinishSums<F> + SumParts, D: Dimen
     out: &mut DeviceArrayRef<C, D>,
     finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
-    let is_all = finish.only_scales() && finish.beta == C::Scalar::ZERO;
-    let Some((config, [parts, share, rows, n, pitch])) = adding::<C, _>(&sums, of).filter(|_| is_all) else {
+    let finishes = finish.behind_parts(stream).finishes;
+    let Some((config, [parts, share, rows, n, pitch])) = adding::<C, _>(&sums, of).filter(|_| !finishes) else {
         return finish_sums_into(sums, of, stream, out, finish);
     };
     let args = (sums.memory, out, parts, share, rows, n, pitch);

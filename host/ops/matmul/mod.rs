@@ -6,6 +6,7 @@ mod addend;
 mod ampere;
 mod bytes;
 mod choices;
+mod costs;
 mod dmma;
 mod finish;
 mod fused;

@@ -10,8 +10,9 @@ use kernels_gpu::matmul::simt::{
 use ndarray::{Dimension, Ix1, Ix3};
 
 use super::choices::{self, Factors, Kernel as Chosen};
+use super::costs::{self, Behind, Parts, worth_a_cut};
 use super::finish::{self, Finish, Sums};
-use super::gemm::{self, Multiplication, best_size, worth_a_cut};
+use super::gemm::Multiplication;
 use super::gemv::by_vector;
 use super::hopper::is_hopper;
 use super::operand::{Mapped, Mapping, coordinates};
@@ -33,6 +34,9 @@ struct Size {
     element: &'static [usize],
     /// To begin and to end tiles, beyond what the smallest take, in the same unit times k.
     ends: usize,
+    /// To finish a result where it was stored, beyond what it takes in the smallest tiles, of which a multiprocessor has others that
+    /// multiply meanwhile; in the same unit times k.
+    finishing: usize,
     /// To hand over the sums of a tile for each block, and to end one more, in the same unit times k.
     handing_over: usize,
 }
@@ -42,18 +46,21 @@ const SIZES: [Size; 3] = [
         columns: 16,
         element: &[29],
         ends: 22_000_000,
+        finishing: 20,
         handing_over: 60_000_000,
     },
     Size {
         columns: 8,
         element: &[35, 31],
         ends: 10_000_000,
+        finishing: 20,
         handing_over: 20_000_000,
     },
     Size {
         columns: 4,
         element: &[43, 39, 38, 37],
         ends: 0,
+        finishing: 0,
         handing_over: 14_000_000,
     },
 ];
@@ -76,12 +83,6 @@ const TURN_ELEMENT: usize = 9;
 /// Of how many parts of their time tiles of 64 × 128 take one more where the left operand lies along k.
 const ALONG_K: usize = 14;
 
-/// What the other kernel takes longer to begin and to end tiles of each size, from large to small, in the same unit times k.
-const ENDS_ELSEWHERE: [usize; 3] = [31_000_000, 16_000_000, 8_000_000];
-
-/// What it takes longer for each element of a result whose lines begin anywhere, in the same unit times k.
-const STORING_ELSEWHERE: usize = 10;
-
 /// Into how many parts k is cut at most.
 const MOST_PARTS: usize = 64;
 
@@ -99,12 +100,13 @@ pub(super) fn multiply<D: Dimension>(
     let tile_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
     let elsewhere = tile_of(Chosen::Gemm);
     let able = is_hopper(stream) && finish.alpha != 0.0 && elsewhere.is_none() && can_be_counted(&product.shape);
+    let behind = finish.behind_parts(stream);
     let plan = able
-        .then(|| Plan::of(&product, stream, tile_of(Chosen::Simt)))
+        .then(|| Plan::of(&product, behind, stream, tile_of(Chosen::Simt)))
         .flatten();
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let there = (finish.alpha != 0.0 && choice.is_none())
-        .then(|| gemm::Parts::best::<f32>(&product.shape, multiprocessors))
+        .then(|| Parts::best::<f32>(&product.shape, behind, multiprocessors))
         .flatten()
         .filter(|there| plan.is_none_or(|plan| there.cost < plan.worth_a_cut()));
     match (there, plan) {
@@ -129,18 +131,6 @@ fn in_parts<D: Dimension>(
     by_tiles(product, plan, stream, &mut sums, &Finish::scale(finish.alpha, 0.0))?;
     let sums = Sums::in_parts(&sums, plan.parts, [m * pitch, pitch, 1]);
     finish::finish_parts_into(sums, &product.shape, stream, out, finish)
-}
-
-/// What the product costs by the other kernel, in the same unit times k.
-fn elsewhere(shape: &GemmShape, multiprocessors: usize) -> usize {
-    let (size, cost) = best_size::<f32>(shape, multiprocessors);
-    let cost = gemm::with_loads(shape, cost.saturating_mul(shape.k));
-    let sums = shape.batch.saturating_mul(shape.m).saturating_mul(shape.n);
-    let storing = match shape.n % 4 {
-        0 => 0,
-        _ => sums.saturating_mul(STORING_ELSEWHERE),
-    };
-    cost.saturating_add(ENDS_ELSEWHERE[size]).saturating_add(storing)
 }
 
 /// Operands with k in the middle and their lines last; of the left one also with k last, as the kernel takes it in smaller tiles. And
@@ -268,28 +258,46 @@ struct Plan {
 impl Plan {
     /// That of a product on the stream's device, by tiles of so many columns, if that is said; `None` if the other kernel is done
     /// earlier.
-    fn of<D: Dimension>(product: &Multiplication<'_, f32, D>, stream: &Stream, chosen: Option<usize>) -> Option<Self> {
+    fn of<D: Dimension>(
+        product: &Multiplication<'_, f32, D>,
+        behind: Behind,
+        stream: &Stream,
+        chosen: Option<usize>,
+    ) -> Option<Self> {
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
         let operands = Operands::of(product, stream);
         let copying = |columns| operands.copying(columns);
         match chosen {
-            Some(chosen) => Self::whole(&product.shape, multiprocessors, copying, |columns| {
-                tile_n(columns) == chosen
-            }),
-            None => Self::best(&product.shape, multiprocessors, copying),
+            Some(chosen) => Self::whole(
+                &product.shape,
+                multiprocessors,
+                |size| copying(size.columns),
+                |columns| tile_n(columns) == chosen,
+            ),
+            None => Self::best(&product.shape, behind, multiprocessors, copying),
         }
     }
 
     /// The one with which the product is done first, where `copying` says what it costs to copy operands for tiles of so many columns
     /// of a thread; `None` if the other kernel, which copies none, is done earlier still. k is cut where that is [worth it](worth_a_cut).
-    fn best(shape: &GemmShape, multiprocessors: usize, copying: impl Fn(usize) -> usize) -> Option<Self> {
-        let elsewhere = elsewhere(shape, multiprocessors);
-        let whole = Self::whole(shape, multiprocessors, &copying, |_| true)
+    fn best(
+        shape: &GemmShape,
+        behind: Behind,
+        multiprocessors: usize,
+        copying: impl Fn(usize) -> usize,
+    ) -> Option<Self> {
+        let elsewhere = costs::whole::<f32>(shape, multiprocessors);
+        let results = shape.batch.saturating_mul(shape.m).saturating_mul(shape.n);
+        let beside = |size: Size| match behind.finishes {
+            false => copying(size.columns),
+            true => copying(size.columns).saturating_add(results.saturating_mul(size.finishing)),
+        };
+        let whole = Self::whole(shape, multiprocessors, beside, |_| true)
             .filter(|plan| plan.blocks > 0 && plan.cost < elsewhere);
         let sizes = SIZES.into_iter().filter(|_| shape.batch == 1);
         let cut = sizes.flat_map(|size| {
             let copying = copying(size.columns);
-            Self::cut(shape, size, multiprocessors).map(move |plan| Self {
+            Self::cut(shape, size, behind, multiprocessors).map(move |plan| Self {
                 cost: plan.cost.saturating_add(copying),
                 ..plan
             })
@@ -300,18 +308,18 @@ impl Plan {
             .or(whole)
     }
 
-    /// The best without a cut, by tiles of those columns of a thread.
+    /// The best without a cut, by tiles of those columns of a thread, where `beside` says what each size costs beside the product.
     fn whole(
         shape: &GemmShape,
         multiprocessors: usize,
-        copying: impl Fn(usize) -> usize,
+        beside: impl Fn(Size) -> usize,
         of: impl Fn(usize) -> bool,
     ) -> Option<Self> {
         let sizes = SIZES.into_iter().filter(|size| of(size.columns));
         let plans = sizes.flat_map(|size| {
-            let copying = copying(size.columns);
+            let beside = beside(size);
             Self::of_size(shape, size, multiprocessors).map(move |plan| Self {
-                cost: plan.cost.saturating_add(copying).saturating_add(size.ends),
+                cost: plan.cost.saturating_add(beside).saturating_add(size.ends),
                 ..plan
             })
         });
@@ -369,29 +377,33 @@ impl Plan {
         shares.chain([whole])
     }
 
-    /// Those of one product by tiles of a size with k cut, so that each multiprocessor has as many tiles of parts as others.
-    fn cut(shape: &GemmShape, size: Size, multiprocessors: usize) -> impl Iterator<Item = Self> {
+    /// Those of one product by tiles of a size with k cut, so that each multiprocessor has as many tiles of parts as others: as many as it
+    /// holds, or fewer; or, if it holds several, so that one ends while another multiplies, twice as many.
+    fn cut(shape: &GemmShape, size: Size, behind: Behind, multiprocessors: usize) -> impl Iterator<Item = Self> {
         let (shape, k) = (*shape, shape.k);
         let (tiles, step) = (tiles(&shape, size.columns).max(1), tile_k(size.columns));
-        (1..=blocks(size.columns)).filter_map(move |of_multiprocessor| {
-            let parts = (of_multiprocessor * multiprocessors / tiles).clamp(1, MOST_PARTS);
-            let part = k.div_ceil(parts).next_multiple_of(step);
-            let parts = k.div_ceil(part.max(1));
-            let batch = GemmShape {
-                batch: parts,
-                k: part,
-                ..shape
-            };
-            let plan = Self::of_size(&batch, size, multiprocessors).last()?;
-            (parts > 1).then(|| Self {
-                parts,
-                cost: plan
-                    .cost
-                    .saturating_add(gemm::adding(&shape, parts))
-                    .saturating_add(size.ends),
-                ..plan
+        let most = blocks(size.columns);
+        (1..=most)
+            .chain((most > 1).then_some(2 * most))
+            .filter_map(move |of_multiprocessor| {
+                let parts = (of_multiprocessor * multiprocessors / tiles).clamp(1, MOST_PARTS);
+                let part = k.div_ceil(parts).next_multiple_of(step);
+                let parts = k.div_ceil(part.max(1));
+                let batch = GemmShape {
+                    batch: parts,
+                    k: part,
+                    ..shape
+                };
+                let plan = Self::of_size(&batch, size, multiprocessors).last()?;
+                (parts > 1).then(|| Self {
+                    parts,
+                    cost: plan
+                        .cost
+                        .saturating_add(behind.cost(&shape, parts))
+                        .saturating_add(size.ends),
+                    ..plan
+                })
             })
-        })
     }
 
     /// What another way, with k cut, may cost to be worth it: with k cut here, too, as much.
@@ -507,7 +519,11 @@ mod tests {
 
     /// The best plan, with so many operands copied.
     fn best(extents: [usize; 3], copies: usize) -> Option<Plan> {
-        Plan::best(&shape(extents), 132, |_| copies * COPY)
+        let behind = Behind {
+            finishes: false,
+            is_ahead: true,
+        };
+        Plan::best(&shape(extents), behind, 132, |_| copies * COPY)
     }
 
     /// Its columns for square matrices.
@@ -550,16 +566,18 @@ mod tests {
                 "{side}: {plan:?}"
             );
         }
-        let plan = best([1024; 3], 0).unwrap();
+        let plan = Plan::whole(&shape([1024; 3]), 132, |_| 0, |columns| columns == 8).unwrap();
         assert_eq!((plan.share, plan.whole), (0, 128), "a tile for each multiprocessor");
     }
 
     #[test]
     fn a_long_k_is_cut_where_there_are_few_tiles() {
         let parts = |extents| best(extents, 0).map(|plan| plan.parts);
-        for side in [64, 512, 768, 1024, 2048, 4096] {
+        for side in [64, 128, 512, 768, 2048, 4096] {
             assert_eq!(parts([side; 3]).unwrap_or(1), 1, "{side}");
         }
+        let few = [[256; 3], [384; 3], [640; 3], [1510, 205, 1502]].map(parts);
+        assert_eq!(few, [4, 3, 5, 5].map(Some), "as measured on an H200");
         assert!(parts([64, 8192, 8192]) > Some(1));
         for extents in [[256, 256, 65536], [255, 257, 4097], [64, 8192, 8193]] {
             let plan = best(extents, 0).unwrap();
@@ -569,7 +587,7 @@ mod tests {
                 "{plan:?}"
             );
             assert!(all >= extents[2] && all - plan.part < extents[2], "{plan:?}");
-            assert!(tiles(&shape(extents), plan.columns) * plan.parts <= 132 * blocks(plan.columns));
+            assert!(tiles(&shape(extents), plan.columns) * plan.parts <= 2 * 132 * blocks(plan.columns));
         }
     }
 }

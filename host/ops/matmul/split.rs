@@ -38,14 +38,61 @@ pub(super) fn step_cycles(columns: usize, element: usize) -> usize {
 /// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
 pub(super) const HALF_STEP_CYCLES: usize = 400;
 
-/// Cycles for the launches behind the parts', in the measure of the steps along k.
-const LAUNCHES_CYCLES: usize = 9000;
-
-/// The same of numbers of 16 bits on Hopper: [`HALF_STEP_CYCLES`] are twice what a step takes where k is long, and so are these.
-const HALF_LAUNCHES_CYCLES: usize = 13000;
-
 /// Bytes that the device's memory moves in a cycle.
 const BYTES_A_CYCLE: usize = 2280;
+
+/// Bytes that are moved to write a sum of a part, and to read it as a column of a transposed product: a sector of the cache.
+const BYTES_ACROSS: usize = 4 + 32;
+
+/// What there is to be done behind the products of parts, in the measure of the steps along k.
+#[derive(Clone, Copy)]
+pub(super) struct Adding {
+    /// Cycles for the launch.
+    launch: usize,
+    /// Bytes that are moved for each sum of a part.
+    bytes: usize,
+    /// Whether the transpose may be computed.
+    may_be_transposed: bool,
+}
+
+impl Adding {
+    /// Of numbers of 16 bits on Hopper, whose sums are only added up: [`HALF_STEP_CYCLES`] are twice what a step takes where k is long, and
+    /// so are these.
+    pub(super) const OF_HALVES: Self = Self {
+        launch: 8000,
+        bytes: 16,
+        may_be_transposed: false,
+    };
+
+    /// Of those that are finished, too, and of numbers of 8 bits.
+    pub(super) const AND_FINISHING: Self = Self {
+        launch: 13000,
+        bytes: 8,
+        may_be_transposed: false,
+    };
+
+    /// Of TF32, and on other devices.
+    pub(super) const ELSEWHERE: Self = Self {
+        launch: 9000,
+        bytes: 8,
+        may_be_transposed: true,
+    };
+
+    /// Of numbers of 16 bits on Hopper.
+    pub(super) const fn of_halves(finishes: bool) -> Self {
+        match finishes {
+            false => Self::OF_HALVES,
+            true => Self::AND_FINISHING,
+        }
+    }
+
+    /// Cycles for the parts of that shape.
+    fn cycles(&self, shape: &GemmShape, how: Cut) -> usize {
+        let bytes = if how.transposed { BYTES_ACROSS } else { self.bytes };
+        let sums = how.parts.saturating_mul(shape.m).saturating_mul(shape.n);
+        self.launch + sums.saturating_mul(bytes) / BYTES_A_CYCLE
+    }
+}
 
 /// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
 /// tiles in turn.
@@ -161,24 +208,12 @@ impl Cut {
 
 /// How the product is cut, if that pays by the cycles that products take, and maybe computed as its transpose. Of numbers of 16 and 8
 /// bits on Hopper it is not: tiles of 64 rows read the lines that there are.
-pub(super) fn best_cut(
-    shape: &GemmShape,
-    may_be_transposed: bool,
-    cycles: impl Fn(&GemmShape) -> usize,
-) -> Option<Cut> {
+pub(super) fn best_cut(shape: &GemmShape, adding: Adding, cycles: impl Fn(&GemmShape) -> usize) -> Option<Cut> {
     let whole = cycles(shape);
-    let launches = if may_be_transposed {
-        LAUNCHES_CYCLES
-    } else {
-        HALF_LAUNCHES_CYCLES
-    };
-    let cost = |how: Cut| {
-        let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
-        cycles(&how.of(shape)) + sums + launches
-    };
+    let cost = |how: Cut| cycles(&how.of(shape)) + adding.cycles(shape, how);
     let parts = (0..).map(|power| 1 << power).take_while(|&parts| parts <= MAX_PARTS);
     let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
-    ways.filter(|how| !how.is_none() && how.fits(shape) && (may_be_transposed || !how.transposed))
+    ways.filter(|how| !how.is_none() && how.fits(shape) && (adding.may_be_transposed || !how.transposed))
         .min_by_key(|&how| cost(how))
         .filter(|&how| cost(how) < whole)
 }
@@ -205,10 +240,11 @@ impl<S: Element> Parts<S> {
     }
 }
 
-/// How the product is cut on these cores: as was chosen, or, if nothing was, if that pays.
+/// How the product is cut on these cores, whose sums may be finished behind: as was chosen, or, if nothing was, if that pays.
 pub(super) fn how<T: Factor>(
     shape: &GemmShape,
     cores: &TensorCores,
+    finishes: bool,
     stream: &Stream,
     choice: Option<Choice>,
 ) -> Option<Cut> {
@@ -217,23 +253,26 @@ pub(super) fn how<T: Factor>(
         Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
         None => {
             let element = size_of::<T::Element>();
-            let may_be_transposed = element > 2 || matches!(cores, TensorCores::Ampere(_));
-            best_cut(shape, may_be_transposed, |shape| {
+            let adding = match cores {
+                TensorCores::Hopper(_) if element <= 2 => Adding::of_halves(finishes),
+                _ => Adding::ELSEWHERE,
+            };
+            best_cut(shape, adding, |shape| {
                 cores.least_cycles(shape, element, multiprocessors)
             })
         }
     }
 }
 
-/// The parts of `alpha · A B` on these cores, cut along k, if they are.
+/// The parts of `alpha · A B` on these cores, cut along k, if they are; whether their sums are then finished.
 pub(super) fn multiply<T: Factor, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     cores: &TensorCores,
     stream: &Stream,
-    alpha: f32,
+    (alpha, finishes): (f32, bool),
     choice: Option<Choice>,
 ) -> Result<Option<Parts>> {
-    let Some(how) = how::<T>(&product.shape, cores, stream, choice) else {
+    let Some(how) = how::<T>(&product.shape, cores, finishes, stream, choice) else {
         return Ok(None);
     };
     let cut = how.product(product);
@@ -271,20 +310,26 @@ pub(super) mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let parts =
-            |m, n, k| best_cut(&shape(m, n, k), false, |shape| least_cycles(shape, 2, 132)).map(|how| how.parts);
+        let parts = |m, n, k| {
+            best_cut(&shape(m, n, k), Adding::OF_HALVES, |shape| least_cycles(shape, 2, 132)).map(|how| how.parts)
+        };
         assert_eq!(
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
         );
         assert_eq!(
-            [parts(8, 4096, 4096), parts(64, 4096, 4096), parts(8, 2048, 2048)],
+            [parts(128, 4096, 4096), parts(64, 8192, 8192), parts(128, 2048, 2048)],
             [None; 3],
             "as measured on an H200"
         );
         assert_eq!(
-            [parts(64, 1024, 4096), parts(64, 2048, 8192)],
-            [Some(8), Some(4)],
+            [
+                parts(8, 4096, 4096),
+                parts(64, 1024, 4096),
+                parts(64, 2048, 8192),
+                parts(256, 1024, 4096)
+            ],
+            [Some(2), Some(8), Some(4), Some(4)],
             "as measured on an H200"
         );
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
@@ -298,7 +343,8 @@ pub(super) mod tests {
     #[test]
     fn few_rows_are_columns_of_the_transpose() {
         let is_transposed = |m, n, k| {
-            best_cut(&shape(m, n, k), true, |shape| least_cycles(shape, 4, 132)).is_some_and(|how| how.transposed)
+            best_cut(&shape(m, n, k), Adding::ELSEWHERE, |shape| least_cycles(shape, 4, 132))
+                .is_some_and(|how| how.transposed)
         };
         assert!(
             [2, 16, 64]
@@ -307,6 +353,7 @@ pub(super) mod tests {
                 .all(|is| is)
         );
         assert!(!is_transposed(8192, 16, 8192) && !is_transposed(128, 8192, 8192) && !is_transposed(16, 64, 64));
+        assert!(!is_transposed(64, 1024, 4096), "as measured on an H200");
     }
 
     #[test]

@@ -184,7 +184,8 @@ where
         return Ok(false);
     };
     let of = &product.shape;
-    match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
+    let finishes = finish.behind_parts(stream).finishes;
+    match split::multiply::<T, D>(product, &cores, stream, (finish.alpha, finishes), choice)? {
         Some(parts) => finish::finish_parts_into(parts.sums(), of, stream, out, finish)?,
         None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
         None => finish::finish_after(of, stream, out, finish, |sums| {
@@ -468,7 +469,7 @@ pub(super) fn hopper_columns<T: Factor, D>(
     let Some(cores @ TensorCores::Hopper(shape)) = TensorCores::of(product, stream, choice) else {
         return Ok(None);
     };
-    if split::how::<T>(&product.shape, &cores, stream, choice).is_some() {
+    if split::how::<T>(&product.shape, &cores, true, stream, choice).is_some() {
         return Ok(None);
     }
     let columns = choice.and_then(|choice| choice.tile_of(Chosen::Wgmma));
