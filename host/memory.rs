@@ -9,10 +9,11 @@
 //! driver's pool, which other streams share.
 
 use std::backtrace::Backtrace;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
 
 use crate::backend::{Backend, RawStream};
 use crate::error::{Error, Result};
@@ -78,13 +79,13 @@ pub(crate) struct Memory {
     allocated: AtomicU64,
     peak: AtomicU64,
     limit: AtomicU64,
-    kept: Mutex<HashMap<RawStream, Kept>>,
+    kept: Mutex<FxHashMap<RawStream, Kept>>,
     /// What could not be given back in a stream's order, until [`trim`](Memory) does it behind all work of the device.
     stranded: Mutex<Vec<Stranded>>,
     /// Memory of the host for this device's copies.
     pub(crate) pinned: PinnedCache,
     /// By address; none where nobody asked for it.
-    ledger: Option<Mutex<HashMap<u64, Made>>>,
+    ledger: Option<Mutex<FxHashMap<u64, Made>>>,
 }
 
 /// Freed blocks that one stream may use again.
@@ -92,7 +93,7 @@ pub(crate) struct Memory {
 struct Kept {
     bytes: usize,
     /// By size.
-    blocks: HashMap<usize, Vec<u64>>,
+    blocks: FxHashMap<usize, Vec<u64>>,
 }
 
 /// What nobody uses any more but work that is queued, and no stream is known to be behind that.
@@ -303,7 +304,7 @@ impl dyn Backend {
             true => memory.keep(stream, address, size),
             false => Kept {
                 bytes: size,
-                blocks: HashMap::from([(size, vec![address])]),
+                blocks: [(size, vec![address])].into_iter().collect(),
             },
         };
         // SAFETY: the stream that they were given back on, by this function's contract.

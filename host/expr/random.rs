@@ -10,6 +10,7 @@ use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use super::Expr;
 use super::graph::function::{Binary, Random, Ternary, bits_of, random};
+use super::graph::parts::Parts;
 use super::graph::problem::Problem;
 use super::graph::{Node, Part, binary, cast, ternary};
 use super::value::Value;
@@ -203,7 +204,7 @@ impl Generator {
         let place = self.take_place((len as u64).div_ceil(per_block)).map(number);
         let arguments = place.into_iter().chain([places]).chain(parameters.iter().cloned());
         let function = random(of, ty);
-        Node::call(function.name, function, ty, arguments.collect())
+        Node::call(function.name, function, ty, arguments.collect::<Parts<'_>>())
     }
 }
 

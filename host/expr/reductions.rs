@@ -10,6 +10,7 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 use super::Expr;
 use super::graph::fold::Operator;
 use super::graph::function::{Binary, Unary, is_float};
+use super::graph::parts::Parts;
 use super::graph::problem::Problem;
 use super::graph::walk::{first_along, insert_axis};
 use super::graph::{Node, Part, binary, cast, repeated, unary, with_type};
@@ -177,8 +178,8 @@ pub(super) fn reduce<'a>(statistic: Statistic, x: Arc<Node<'a>>, axes: &[usize],
         Statistic::Mean => mean(x, axes),
         Statistic::Variance => variance(x, axes, ddof),
         Statistic::Std => unary(Unary::Sqrt, variance(x, axes, ddof)?),
-        Statistic::Any => first(Node::reduce(Operator::Any, vec![truth(x)?], axes)),
-        Statistic::All => first(Node::reduce(Operator::All, vec![truth(x)?], axes)),
+        Statistic::Any => first(Node::reduce(Operator::Any, [truth(x)?], axes)),
+        Statistic::All => first(Node::reduce(Operator::All, [truth(x)?], axes)),
         Statistic::ArgMin => place(Operator::ArgMin, x, axes),
         Statistic::ArgMax => place(Operator::ArgMax, x, axes),
     }
@@ -192,8 +193,8 @@ pub(super) fn with_axes<'a>(x: &Arc<Node<'a>>, axes: &[usize]) -> Arc<Node<'a>> 
 }
 
 /// The part that a reduction of one number has.
-fn first<'a>(parts: Result<Vec<Arc<Node<'a>>>, Problem>) -> Part<'a> {
-    Ok(parts?.swap_remove(0))
+fn first<'a>(parts: Result<Parts<'a>, Problem>) -> Part<'a> {
+    Ok(parts?.into_first())
 }
 
 /// Whether a number is not 0.
@@ -216,7 +217,7 @@ fn total<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
     // Of both signs the bits are the same.
     let bits = if wide == ScalarType::I64 { ScalarType::U64 } else { wide };
     let x = with_type(cast(x, wide)?, bits);
-    let total = with_type(first(Node::reduce(operator, vec![x], axes))?, wide);
+    let total = with_type(first(Node::reduce(operator, [x], axes))?, wide);
     if wide == ScalarType::F32 {
         cast(total, ty)
     } else {
@@ -226,7 +227,7 @@ fn total<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
 
 fn extreme<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
     let ty = x.ty;
-    cast(first(Node::reduce(operator, vec![comparable(x)?], axes))?, ty)
+    cast(first(Node::reduce(operator, [comparable(x)?], axes))?, ty)
 }
 
 /// The place of an element among those along the axes, in C order.
@@ -239,8 +240,8 @@ fn place<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
         ));
     }
     let place = Node::places(&x.shape, axes)?;
-    let mut numbers = Node::reduce(operator, vec![comparable(x)?, place], axes)?;
-    Ok(numbers.swap_remove(1))
+    let numbers = Node::reduce(operator, [comparable(x)?, place], axes)?;
+    Ok(Arc::clone(&numbers[1]))
 }
 
 /// The number in a type whose functions compare: `f32` of 16-bit floats.
@@ -266,7 +267,7 @@ fn mean<'a>(x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
         });
     }
     let wide = if ty == ScalarType::F64 { ty } else { ScalarType::F32 };
-    let sum = first(Node::reduce(Operator::Sum, vec![cast(x, wide)?], axes))?;
+    let sum = first(Node::reduce(Operator::Sum, [cast(x, wide)?], axes))?;
     cast(divided(sum, count)?, ty)
 }
 
@@ -302,8 +303,8 @@ fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
         None => x,
     };
     let square = unary(Unary::Square, Arc::clone(&distance))?;
-    let sum = first(Node::reduce(Operator::Sum, vec![distance], axes))?;
-    let squares = first(Node::reduce(Operator::Sum, vec![square], axes))?;
+    let sum = first(Node::reduce(Operator::Sum, [distance], axes))?;
+    let squares = first(Node::reduce(Operator::Sum, [square], axes))?;
     let of_mean = divided(unary(Unary::Square, sum)?, count)?;
     let rest = unary(Unary::Relu, binary(Binary::Sub, squares, of_mean)?)?;
     cast(divided(rest, count - ddof)?, ty)

@@ -16,6 +16,9 @@ pub(in crate::expr) fn alignment(address: u64) -> u64 {
     address % ptx::ACCESS as u64
 }
 
+/// The words of most expressions: for so many nothing has to grow.
+const WORDS: usize = 128;
+
 /// Roots and their outputs, in words, and what is not in these.
 pub(in crate::expr) struct Description<'r, 'a> {
     /// The same for roots of the same parts, whose arrays lie alike and begin at one address where the others do, and whose numbers
@@ -28,10 +31,22 @@ pub(in crate::expr) struct Description<'r, 'a> {
     of_numbers: Known<(u64, ScalarType), usize>,
     of_addresses: Known<u64, u64>,
     addresses: u64,
+    /// Of parts that more than one may have.
     of_nodes: Known<*const Node<'a>, u64>,
     nodes: u64,
     of_reductions: Known<*const Reduction<'a>, u64>,
     reductions: u64,
+    /// The shape that was written last.
+    shape: &'r [usize],
+}
+
+/// What is to be done to a part.
+#[derive(Clone, Copy)]
+enum Visit {
+    /// Its own parts are to be gone through first.
+    Begin,
+    /// They have been.
+    End,
 }
 
 impl<'r, 'a> Description<'r, 'a> {
@@ -39,7 +54,7 @@ impl<'r, 'a> Description<'r, 'a> {
     /// one that a compiled function is given.
     pub(in crate::expr) fn new(roots: &[&'r Arc<Node<'a>>], outputs: &[&dyn Elements]) -> Option<Self> {
         let mut this = Self {
-            words: Vec::with_capacity(8 * FEW),
+            words: Vec::with_capacity(WORDS),
             arrays: Vec::with_capacity(4),
             numbers: Vec::with_capacity(4),
             of_numbers: Known::default(),
@@ -49,16 +64,18 @@ impl<'r, 'a> Description<'r, 'a> {
             nodes: 0,
             of_reductions: Known::default(),
             reductions: 0,
+            shape: &[],
         };
         this.words.push(outputs.len() as u64);
         for output in outputs {
             this.write_lengths(output.shape());
             this.write_address(output.first_address());
         }
+        let (mut numbers, mut rest) = (Vec::with_capacity(FEW), Vec::with_capacity(FEW));
         for root in roots {
-            let number = this.root(root)?;
-            this.words.push(number);
+            this.root(root, &mut rest, &mut numbers)?;
         }
+        this.words.append(&mut numbers);
         Some(this)
     }
 
@@ -77,29 +94,59 @@ impl<'r, 'a> Description<'r, 'a> {
         self.of_numbers.get(&(bits, bits_of(ty)))
     }
 
-    /// Describes a root, behind its parts, without recursion, and gives its number.
-    fn root(&mut self, root: &'r Arc<Node<'a>>) -> Option<u64> {
-        let mut rest = Vec::with_capacity(FEW);
-        rest.push((root, false));
-        while let Some((node, parts_are_there)) = rest.pop() {
-            if self.of_nodes.get(&Arc::as_ptr(node)).is_some() {
-                continue;
+    /// Describes a root, behind its parts, without recursion, and puts its number behind `numbers`; in between there are the numbers
+    /// of parts until what they are parts of is described.
+    fn root(
+        &mut self,
+        root: &'r Arc<Node<'a>>,
+        rest: &mut Vec<(&'r Arc<Node<'a>>, Visit)>,
+        numbers: &mut Vec<u64>,
+    ) -> Option<()> {
+        rest.push((root, Visit::Begin));
+        while let Some((node, visit)) = rest.pop() {
+            let parts = self.parts(node);
+            if let Visit::Begin = visit {
+                if let Some(known) = self.known(node) {
+                    numbers.push(known);
+                    continue;
+                }
+                if !parts.is_empty() {
+                    rest.push((node, Visit::End));
+                    rest.extend(parts.iter().rev().map(|part| (part, Visit::Begin)));
+                    continue;
+                }
             }
-            let parts = node.parts(Depth::Reductions);
-            if parts.is_empty() || parts_are_there {
-                self.node(node)?;
+            let first = numbers.len() - parts.len();
+            self.node(node, &numbers[first..])?;
+            numbers.truncate(first);
+            numbers.push(self.nodes);
+            if is_shared(node) {
                 self.of_nodes.insert(Arc::as_ptr(node), self.nodes);
-                self.nodes += 1;
-            } else {
-                rest.push((node, true));
-                rest.extend(parts.iter().rev().map(|part| (part, false)));
             }
+            self.nodes += 1;
         }
-        self.of_nodes.get(&Arc::as_ptr(root))
+        Some(())
     }
 
-    /// Describes a part, whose own parts are described: its kind and type, its shape, and what its kind has.
-    fn node(&mut self, node: &'r Node<'a>) -> Option<()> {
+    /// The parts that are to be described: of a reduction that is described already none.
+    fn parts(&self, node: &'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>] {
+        match &node.kind {
+            Kind::Reduced(reduced) if self.reduction(reduced).is_some() => &[],
+            _ => node.parts(Depth::Reductions),
+        }
+    }
+
+    /// The number of a part that is described already.
+    fn known(&self, node: &Arc<Node<'a>>) -> Option<u64> {
+        is_shared(node).then(|| self.of_nodes.get(&Arc::as_ptr(node))).flatten()
+    }
+
+    fn reduction(&self, reduced: &Reduced<'a>) -> Option<u64> {
+        self.of_reductions.get(&Arc::as_ptr(&reduced.reduction))
+    }
+
+    /// Describes a part, whose own parts have these numbers: its kind and type, its shape, and what its kind has.
+    fn node(&mut self, node: &'r Node<'a>, parts: &[u64]) -> Option<()> {
         let kind = match &node.kind {
             Kind::Array(_) => 0,
             Kind::Scalar(_) => 1,
@@ -108,19 +155,23 @@ impl<'r, 'a> Description<'r, 'a> {
             Kind::Reduced(_) => 4,
             Kind::Argument(_) | Kind::Applied(_) => return None,
         };
-        self.words.push(kind << 8 | u64::from(node.ty as u8));
-        self.write_lengths(&node.shape);
+        let (ty, is_of_last_shape) = (u64::from(node.ty as u8), *node.shape == *self.shape);
+        let head = [kind, ty, is_of_last_shape.into(), parts.len() as u64];
+        self.words
+            .push(head.into_iter().fold(0, |word, part| word << 16 | part));
+        if !is_of_last_shape {
+            self.write_lengths(&node.shape);
+            self.shape = &node.shape;
+        }
         match &node.kind {
             Kind::Array(array) => self.write_array(array)?,
             Kind::Scalar(bits) => self.write_number(*bits, node.ty),
             Kind::Index(axis) => self.words.push(*axis as u64),
-            Kind::Call(function, parts) => {
-                self.words.push(std::ptr::from_ref(*function).addr() as u64);
-                self.write_parts(parts);
-            }
+            Kind::Call(function, _) => self.words.push(std::ptr::from_ref(*function).addr() as u64),
             Kind::Reduced(reduced) => self.write_reduced(reduced),
             Kind::Argument(_) | Kind::Applied(_) => {}
         }
+        self.words.extend(parts);
         Some(())
     }
 
@@ -163,34 +214,22 @@ impl<'r, 'a> Description<'r, 'a> {
         }
     }
 
+    /// What is combined, unless it is described already, and which number of it, along which axes. The parts follow.
     fn write_reduced(&mut self, reduced: &'r Reduced<'a>) {
         let reduction = &reduced.reduction;
-        let known = self.of_reductions.get(&Arc::as_ptr(reduction));
+        let known = self.reduction(reduced);
         self.words.push(known.unwrap_or(self.reductions));
         if known.is_none() {
             self.of_reductions.insert(Arc::as_ptr(reduction), self.reductions);
             self.reductions += 1;
             self.words.push(reduction.operator as u64);
             self.write_lengths(&reduction.axes);
-            self.write_parts(&reduction.parts);
         }
         self.words.push(reduced.number as u64);
-        let axes = reduced
-            .axes
-            .iter()
-            .map(|axis| axis.map_or(u64::MAX, |axis| axis as u64));
+        let axes = reduced.axes.iter();
         self.words.push(axes.len() as u64);
-        self.words.extend(axes);
-    }
-
-    fn write_parts(&mut self, parts: &[Arc<Node<'a>>]) {
-        self.words.push(parts.len() as u64);
-        let number = |part: &Arc<Node<'a>>| {
-            self.of_nodes
-                .get(&Arc::as_ptr(part))
-                .expect("a part ahead of what it is a part of")
-        };
-        self.words.extend(parts.iter().map(number));
+        self.words
+            .extend(axes.map(|axis| axis.map_or(u64::MAX, |axis| axis as u64)));
     }
 
     /// Lengths or axes, and how many they are.
@@ -198,4 +237,9 @@ impl<'r, 'a> Description<'r, 'a> {
         self.words.push(lengths.len() as u64);
         self.words.extend(lengths.iter().map(|&length| length as u64));
     }
+}
+
+/// Whether another part may have it, too: what has one owner is a part of one, and is come to once.
+fn is_shared(node: &Arc<Node<'_>>) -> bool {
+    Arc::strong_count(node) > 1
 }

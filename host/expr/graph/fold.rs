@@ -7,7 +7,7 @@ use super::function::{self, Binary, Ternary, Unary};
 use crate::backend::DeviceFnInfo;
 use crate::expr::program::{MAX_ARGUMENTS, Value};
 
-/// What a reduction computes of elements of a type that it is offered for: see [`Operator::types`].
+/// What a reduction computes of elements of a type that it is offered for: see [`Operator::type_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::expr) enum Operator {
     Sum,
@@ -76,12 +76,19 @@ impl Operator {
         }
     }
 
-    /// The types of the numbers that an element brings, the first of which is of type `ty`.
-    pub(in crate::expr) fn types(self, ty: ScalarType) -> Vec<ScalarType> {
+    /// How many numbers an element brings.
+    pub(in crate::expr) const fn numbers(self) -> usize {
         match self {
-            Self::ArgMin | Self::ArgMax => vec![ty, ScalarType::U64],
-            Self::SumExp => vec![ty, ty],
-            _ => vec![ty],
+            Self::ArgMin | Self::ArgMax | Self::SumExp => 2,
+            _ => 1,
+        }
+    }
+
+    /// The type of one of them, of which the first is of type `ty`.
+    pub(in crate::expr) const fn type_of(self, number: usize, ty: ScalarType) -> ScalarType {
+        match (self, number) {
+            (Self::ArgMin | Self::ArgMax, 1) => ScalarType::U64,
+            _ => ty,
         }
     }
 
@@ -106,7 +113,7 @@ impl Operator {
     }
 
     pub(in crate::expr) fn combine(self, ty: ScalarType) -> Calls {
-        let mut calls = Calls::new(self.types(ty).len());
+        let mut calls = Calls::new(self.numbers());
         let binary = match self {
             Self::Sum => Binary::Add,
             Self::Product => Binary::Mul,

@@ -357,7 +357,7 @@ fn is_cast(function: &DeviceFnInfo, from: ScalarType, to: ScalarType) -> bool {
 const NARROW: [ScalarType; 2] = [ScalarType::F16, ScalarType::Bf16];
 
 /// The first step of a cast, and the type that is reached by it; none where the bits are the number already.
-fn cast_step(from: ScalarType, to: ScalarType) -> Option<(&'static DeviceFnInfo, ScalarType)> {
+pub(super) fn cast_step(from: ScalarType, to: ScalarType) -> Option<(&'static DeviceFnInfo, ScalarType)> {
     use ScalarType::{Bf16, Bool, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     macro_rules! step {
         ($from:ty => $($name:ident $to:ty),*) => {

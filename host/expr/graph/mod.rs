@@ -6,6 +6,7 @@ pub(in crate::expr) mod description;
 pub(in crate::expr) mod fold;
 pub(in crate::expr) mod function;
 mod operations;
+pub(in crate::expr) mod parts;
 pub(in crate::expr) mod problem;
 pub(in crate::expr) mod walk;
 
@@ -20,6 +21,7 @@ use self::function::Binary;
 pub(in crate::expr) use self::operations::{
     binary, binary_as_it_is, cast, cast_saturating, cast_wrapping, one, repeated, ternary, unary, with_type,
 };
+use self::parts::{Parts, shared};
 use self::problem::Problem;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -111,7 +113,7 @@ pub(in crate::expr) enum Kind<'a> {
     Argument(Place),
     /// The element's place along an axis, a `u64`.
     Index(usize),
-    Call(&'static DeviceFnInfo, Vec<Arc<Node<'a>>>),
+    Call(&'static DeviceFnInfo, Parts<'a>),
     Reduced(Reduced<'a>),
     Applied(Applied<'a>),
 }
@@ -140,7 +142,7 @@ pub(in crate::expr) struct Reduced<'a> {
 pub(in crate::expr) struct Reduction<'a> {
     pub(in crate::expr) operator: Operator,
     /// The numbers that each element brings, all of one shape.
-    pub(in crate::expr) parts: Vec<Arc<Node<'a>>>,
+    pub(in crate::expr) parts: Parts<'a>,
     /// In ascending order.
     pub(in crate::expr) axes: Vec<usize>,
 }
@@ -186,27 +188,32 @@ impl Has {
 /// Parts go without recursion: an expression may be as deep as memory is large.
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        let mut rest = self.take_parts();
+        let mut rest = Vec::new();
+        self.leave_parts(&mut rest);
         while let Some(node) = rest.pop() {
             if let Some(mut node) = Arc::into_inner(node) {
-                rest.append(&mut node.take_parts());
+                node.leave_parts(&mut rest);
             }
         }
     }
 }
 
 impl<'a> Node<'a> {
-    /// What it is made of, as far as nobody else has it.
-    fn take_parts(&mut self) -> Vec<Arc<Self>> {
+    /// Leaves to others what it is made of, as far as nobody else has it; parts that are made of none go at once.
+    fn leave_parts(&mut self, rest: &mut Vec<Arc<Self>>) {
         match std::mem::replace(&mut self.kind, Kind::Scalar(0)) {
-            Kind::Call(_, arguments) => arguments,
+            Kind::Call(_, parts) => parts.leave_to(rest),
             Kind::Reduced(reduced) => {
-                Arc::into_inner(reduced.reduction).map_or(Vec::new(), |reduction| reduction.parts)
+                if let Some(reduction) = Arc::into_inner(reduced.reduction) {
+                    reduction.parts.leave_to(rest);
+                }
             }
             Kind::Applied(applied) => {
-                Arc::into_inner(applied.application).map_or(Vec::new(), |application| application.operands)
+                if let Some(mut application) = Arc::into_inner(applied.application) {
+                    rest.append(&mut application.operands);
+                }
             }
-            Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => Vec::new(),
+            Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => {}
         }
     }
 
@@ -328,7 +335,16 @@ impl<'a> Node<'a> {
         operation: &'static str,
         function: &'static DeviceFnInfo,
         ty: ScalarType,
-        arguments: Vec<Arc<Self>>,
+        arguments: impl Into<Parts<'a>>,
+    ) -> Part<'a> {
+        Self::call_of(operation, function, ty, arguments.into())
+    }
+
+    fn call_of(
+        operation: &'static str,
+        function: &'static DeviceFnInfo,
+        ty: ScalarType,
+        arguments: Parts<'a>,
     ) -> Part<'a> {
         let bytes = arguments.iter().map(|node| node.ty.bytes());
         debug_assert!(bytes.eq(function.arguments.iter().map(|ty| ty.bytes())), "{operation}");
@@ -367,9 +383,10 @@ impl<'a> Node<'a> {
     /// The numbers that each element of some parts brings, combined along `axes`: of each number a part without these axes.
     pub(in crate::expr) fn reduce(
         operator: Operator,
-        parts: Vec<Arc<Self>>,
+        parts: impl Into<Parts<'a>>,
         axes: &[usize],
-    ) -> std::result::Result<Vec<Arc<Self>>, Problem> {
+    ) -> std::result::Result<Parts<'a>, Problem> {
+        let parts = parts.into();
         let shape = Arc::clone(&parts[0].shape);
         let mut axes = axes.to_vec();
         axes.sort_unstable();
@@ -391,12 +408,12 @@ impl<'a> Node<'a> {
                 shape: shape.to_vec(),
             });
         }
-        let kept: Arc<[Option<usize>]> = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(Some).collect();
-        let (types, identities) = (operator.types(parts[0].ty), operator.identities(parts[0].ty));
+        let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
+        let (kept, shape) = (shared(kept.clone().map(Some)), shared(kept.map(|axis| shape[axis])));
+        let ty = parts[0].ty;
         let home = parts.iter().find_map(|part| part.home.clone());
         let sizes = parts.iter().map(|part| part.size);
         let size = sizes.fold(1, usize::saturating_add);
-        let shape: Arc<[usize]> = kept.iter().flatten().map(|&axis| shape[axis]).collect();
         let has = match is_empty {
             true => Has::default(),
             false => Has {
@@ -405,7 +422,7 @@ impl<'a> Node<'a> {
             },
         };
         let reduction = Arc::new(Reduction { operator, parts, axes });
-        let node = |(number, ty)| {
+        let node = |number| {
             let reduced = Reduced {
                 reduction: Arc::clone(&reduction),
                 number,
@@ -413,23 +430,28 @@ impl<'a> Node<'a> {
             };
             Arc::new(Self {
                 kind: if is_empty {
-                    Kind::Scalar(identities[number])
+                    Kind::Scalar(operator.identities(ty)[number])
                 } else {
                     Kind::Reduced(reduced)
                 },
-                ty,
+                ty: operator.type_of(number, ty),
                 shape: Arc::clone(&shape),
                 home: home.clone(),
                 size,
                 has,
             })
         };
-        Ok(types.into_iter().enumerate().map(node).collect())
+        Ok((0..operator.numbers()).map(node).collect())
     }
 }
 
 /// The function of scalars. A 16-bit float that is cast to `f32` stays one, so that kernels can compute with it as such.
 fn fold(function: &DeviceFnInfo, arguments: &[Arc<Node<'_>>]) -> Option<u64> {
+    // Most calls have an array, or a place, among their arguments.
+    let may_be_known = |node: &Arc<Node<'_>>| matches!(node.kind, Kind::Scalar(_) | Kind::Call(..));
+    if !arguments.iter().all(may_be_known) {
+        return None;
+    }
     match function::widened(function) {
         Some(_) => None,
         None => computed(function, arguments),
@@ -470,6 +492,15 @@ fn common_shape(
         ([], _) => return Ok(Arc::clone(b)),
         (_, []) => return Ok(Arc::clone(a)),
         _ => {}
+    }
+    // Elements beside what is repeated to them.
+    let is_repeated = |(length, to): (&usize, &usize)| length == to || *length == 1;
+    if a.len() == b.len() {
+        for (one, other) in [(a, b), (b, a)] {
+            if one.iter().zip(&**other).all(is_repeated) {
+                return Ok(Arc::clone(other));
+            }
+        }
     }
     let axes = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(axes) {

@@ -11,9 +11,12 @@ use super::{Kind, Node, Part};
 
 /// The number in another type, as Rust's `as`.
 pub(in crate::expr) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
-    let mut x = x;
-    for function in function::casts(x.ty, to) {
-        x = Node::call("cast", function, function.result, vec![x])?;
+    let (mut ty, mut x) = (x.ty, x);
+    while ty != to
+        && let Some((function, next)) = function::cast_step(ty, to)
+    {
+        x = Node::call("cast", function, function.result, [x])?;
+        ty = next;
     }
     Ok(with_type(x, to))
 }
@@ -44,7 +47,7 @@ pub(in crate::expr) fn cast_wrapping<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Pa
         _ => cast(x, ScalarType::F32)?,
     };
     let function = function::cast_wrapping(x.ty);
-    cast(Node::call("cast_wrapping", function, ScalarType::U64, vec![x])?, to)
+    cast(Node::call("cast_wrapping", function, ScalarType::U64, [x])?, to)
 }
 
 /// The numbers that an integer type has.
@@ -60,8 +63,12 @@ fn integers(ty: ScalarType) -> Option<RangeInclusive<i128>> {
 }
 
 /// The same bits as a number of another type.
-pub(in crate::expr) fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
+pub(in crate::expr) fn with_type<'a>(mut x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
     if x.ty == ty {
+        return x;
+    }
+    if let Some(own) = Arc::get_mut(&mut x) {
+        own.ty = ty;
         return x;
     }
     let mut node = x.with_kind(x.kind.clone());
@@ -77,11 +84,11 @@ pub(in crate::expr) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> 
     }
     let result = if operator.is_predicate() { ScalarType::Bool } else { ty };
     match function::unary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, result, vec![x]),
+        Some(function) => Node::call(operator.name(), function, result, [x]),
         None => {
             let x = cast(x, wide(operator.name(), ty))?;
             let computed = match function::narrow_unary(operator, ty) {
-                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![x])?,
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, [x])?,
                 None => unary(operator, x)?,
             };
             cast_unless_bool(computed, result)
@@ -96,7 +103,7 @@ pub(in crate::expr) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Nod
         && let Some(function) = function::binary(Binary::Mul, a.ty)
     {
         let ty = a.ty;
-        return Node::call(operator.name(), function, ty, vec![a, reciprocal]);
+        return Node::call(operator.name(), function, ty, [a, reciprocal]);
     }
     binary_as_it_is(operator, a, b)
 }
@@ -106,12 +113,12 @@ pub(in crate::expr) fn binary_as_it_is<'a>(operator: Binary, a: Arc<Node<'a>>, b
     let ty = a.ty;
     let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
     match function::binary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
+        Some(function) => Node::call(operator.name(), function, result, [a, b]),
         None => {
             let wide = wide(operator.name(), ty);
             let (a, b) = (cast(a, wide)?, cast(b, wide)?);
             let computed = match function::narrow_binary(operator, ty) {
-                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![a, b])?,
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, [a, b])?,
                 None => binary(operator, a, b)?,
             };
             cast_unless_bool(computed, result)
@@ -144,7 +151,7 @@ fn exact_reciprocal<'a>(x: &Node<'a>) -> Option<Arc<Node<'a>>> {
 pub(in crate::expr) fn ternary<'a>(operator: Ternary, [a, b, c]: [Arc<Node<'a>>; 3]) -> Part<'a> {
     let ty = c.ty;
     match function::ternary(operator, ty) {
-        Some(function) => Node::call(operator.name(), function, ty, vec![a, b, c]),
+        Some(function) => Node::call(operator.name(), function, ty, [a, b, c]),
         // The limits and the number stay what they are, bit for bit.
         None if operator == Ternary::Clamp => {
             let is_less = binary(Binary::Less, Arc::clone(&a), Arc::clone(&b))?;

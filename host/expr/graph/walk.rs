@@ -4,9 +4,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::apply::{Application, Applied};
+use super::parts::with_one_more;
 use super::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -18,15 +19,17 @@ pub(in crate::expr) const FEW: usize = 14;
 
 /// The values of keys. Few keys are looked through, which takes less time than a table.
 pub(in crate::expr) struct Known<K, V> {
-    few: Vec<(K, V)>,
+    few: [Option<(K, V)>; FEW],
+    len: usize,
     /// All of them, if they are more.
     many: FxHashMap<K, V>,
 }
 
-impl<K, V> Default for Known<K, V> {
+impl<K: Copy, V: Copy> Default for Known<K, V> {
     fn default() -> Self {
         Self {
-            few: Vec::new(),
+            few: [None; FEW],
+            len: 0,
             many: FxHashMap::default(),
         }
     }
@@ -34,22 +37,23 @@ impl<K, V> Default for Known<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Copy> Known<K, V> {
     pub(in crate::expr) fn get(&self, key: &K) -> Option<V> {
-        match self.many.is_empty() {
-            true => self.few.iter().find(|(known, _)| known == key).map(|(_, value)| *value),
-            false => self.many.get(key).copied(),
+        if self.len > FEW {
+            return self.many.get(key).copied();
         }
+        let mut few = self.few[..self.len].iter().flatten();
+        few.find(|(known, _)| known == key).map(|(_, value)| *value)
     }
 
     /// A key that is not there yet.
     pub(in crate::expr) fn insert(&mut self, key: K, value: V) {
-        if self.few.len() < FEW {
-            self.few.reserve_exact(FEW - self.few.len());
-            self.few.push((key, value));
+        self.len += 1;
+        if let Some(place) = self.few.get_mut(self.len - 1) {
+            *place = Some((key, value));
             return;
         }
         if self.many.is_empty() {
             self.many.reserve(8 * FEW);
-            self.many.extend(self.few.iter().copied());
+            self.many.extend(self.few.iter().flatten().copied());
         }
         self.many.insert(key, value);
     }
@@ -90,20 +94,34 @@ pub(in crate::expr) fn walk<'r, 'a>(
     parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
 ) -> Vec<&'r Arc<Node<'a>>> {
     let mut nodes = Vec::with_capacity(FEW);
-    let mut known = FxHashSet::with_capacity_and_hasher(FEW, FxBuildHasher);
-    let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
+    visit(roots, parts, |node| nodes.push(node));
+    nodes
+}
+
+/// [`walk`], with what is to be done to each; the numbers that they have in that order.
+fn visit<'r, 'a>(
+    roots: &[&'r Arc<Node<'a>>],
+    parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
+    mut behind: impl FnMut(&'r Arc<Node<'a>>),
+) -> Known<*const Node<'a>, usize> {
+    let (mut numbers, mut next) = (Known::default(), 0);
+    let mut rest = Vec::with_capacity(FEW);
+    rest.extend(roots.iter().rev().map(|&root| (root, false)));
     while let Some((node, parts_are_there)) = rest.pop() {
+        if numbers.get(&Arc::as_ptr(node)).is_some() {
+            continue;
+        }
         let own = parts(node);
         if own.is_empty() || parts_are_there {
-            if known.insert(Arc::as_ptr(node)) {
-                nodes.push(node);
-            }
-        } else if !known.contains(&Arc::as_ptr(node)) {
+            numbers.insert(Arc::as_ptr(node), next);
+            next += 1;
+            behind(node);
+        } else {
             rest.push((node, true));
             rest.extend(own.iter().rev().map(|part| (part, false)));
         }
     }
-    nodes
+    numbers
 }
 
 /// The roots with each part, as far as these are its parts, replaced by what `change` makes of it: that is given the part, and
@@ -113,42 +131,55 @@ pub(in crate::expr) fn rewrite<'r, 'a>(
     parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
     mut change: impl FnMut(&Arc<Node<'a>>, Arc<Node<'a>>) -> Arc<Node<'a>>,
 ) -> Vec<Arc<Node<'a>>> {
-    let mut changed = Changed::default();
-    for node in walk(roots, &parts) {
+    let mut nodes = Vec::with_capacity(FEW);
+    let numbers = visit(roots, &parts, |node| nodes.push(node));
+    let mut changed = Changed {
+        numbers,
+        nodes: Vec::with_capacity(nodes.len()),
+        reductions: FxHashMap::default(),
+        applications: FxHashMap::default(),
+    };
+    for node in nodes {
         let new = changed.rebuilt(node, parts(node));
-        changed.nodes.insert(Arc::as_ptr(node), change(node, new));
+        changed.nodes.push(change(node, new));
     }
-    roots
-        .iter()
-        .map(|root| Arc::clone(&changed.nodes[&Arc::as_ptr(root)]))
-        .collect()
+    roots.iter().map(|root| Arc::clone(changed.now(root))).collect()
 }
 
 /// What parts have become.
-#[derive(Default)]
 struct Changed<'a> {
-    nodes: FxHashMap<*const Node<'a>, Arc<Node<'a>>>,
+    numbers: Known<*const Node<'a>, usize>,
+    /// By their numbers.
+    nodes: Vec<Arc<Node<'a>>>,
     /// One for each that several nodes have a number of.
     reductions: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>>,
     applications: FxHashMap<*const Application<'a>, Arc<Application<'a>>>,
 }
 
 impl<'a> Changed<'a> {
+    fn now(&self, node: &Arc<Node<'a>>) -> &Arc<Node<'a>> {
+        let number = self.numbers.get(&Arc::as_ptr(node));
+        &self.nodes[number.expect("parts are ahead of what they are parts of")]
+    }
+
     /// The node of what its parts have become.
     fn rebuilt(&mut self, node: &Arc<Node<'a>>, parts: &[Arc<Node<'a>>]) -> Arc<Node<'a>> {
-        let now = |part: &Arc<Node<'a>>| Arc::clone(&self.nodes[&Arc::as_ptr(part)]);
-        if parts.iter().all(|part| Arc::ptr_eq(part, &now(part))) {
+        if parts.iter().all(|part| Arc::ptr_eq(part, self.now(part))) {
             return Arc::clone(node);
         }
-        let now = || parts.iter().map(now).collect();
+        let now = parts.iter().map(|part| Arc::clone(self.now(part)));
         match &node.kind {
-            Kind::Call(function, _) => Arc::new(node.with_kind(Kind::Call(function, now()))),
+            Kind::Call(function, _) => {
+                let kind = Kind::Call(function, now.collect());
+                Arc::new(node.with_kind(kind))
+            }
             Kind::Reduced(reduced) => {
                 let old = &reduced.reduction;
+                let parts = now.collect();
                 let new = self.reductions.entry(Arc::as_ptr(old)).or_insert_with(|| {
                     Arc::new(Reduction {
                         operator: old.operator,
-                        parts: now(),
+                        parts,
                         axes: old.axes.clone(),
                     })
                 });
@@ -156,9 +187,10 @@ impl<'a> Changed<'a> {
             }
             Kind::Applied(applied) => {
                 let old = &applied.application;
+                let operands = now.collect();
                 let new = self.applications.entry(Arc::as_ptr(old)).or_insert_with(|| {
                     Arc::new(Application {
-                        operands: now(),
+                        operands,
                         ..Application::clone(old)
                     })
                 });
@@ -191,37 +223,32 @@ pub(in crate::expr) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc
         let Some(at) = node.shape.len().checked_sub(from_end) else {
             return node;
         };
-        let mut shape = node.shape.to_vec();
-        shape.insert(at, 1);
         let kind = match &node.kind {
             Kind::Array(array) => {
-                let mut strides = array.strides().to_vec();
+                let (mut shape, mut strides) = (node.shape.to_vec(), array.strides().to_vec());
+                shape.insert(at, 1);
                 strides.insert(at, 0);
-                Kind::Array(with_layout(array, shape.clone(), strides))
+                Kind::Array(with_layout(array, shape, strides))
             }
             Kind::Index(of) => Kind::Index(of + usize::from(at <= *of)),
-            Kind::Reduced(reduced) => {
-                let mut axes = reduced.axes.to_vec();
-                axes.insert(at, None);
-                Kind::Reduced(Reduced {
-                    axes: axes.into(),
-                    ..reduced.clone()
-                })
-            }
-            Kind::Applied(applied) => {
-                let mut axes = applied.axes.to_vec();
-                axes.insert(at, None);
-                Kind::Applied(Applied {
-                    axes: axes.into(),
-                    ..applied.clone()
-                })
-            }
+            Kind::Reduced(reduced) => Kind::Reduced(Reduced {
+                reduction: Arc::clone(&reduced.reduction),
+                number: reduced.number,
+                axes: with_one_more(&reduced.axes, at, None),
+            }),
+            Kind::Applied(applied) => Kind::Applied(Applied {
+                application: Arc::clone(&applied.application),
+                axes: with_one_more(&applied.axes, at, None),
+            }),
             kind @ (Kind::Scalar(_) | Kind::Argument(_) | Kind::Call(..)) => kind.clone(),
         };
         let mut new = node.with_kind(kind);
-        new.shape = shape.into();
+        new.shape = with_one_more(&node.shape, at, 1);
         Arc::new(new)
     };
+    if root.parts(Depth::Calls).is_empty() {
+        return insert(root, Arc::clone(root));
+    }
     let mut roots = rewrite(&[root], |node| node.parts(Depth::Calls), insert);
     roots.pop().expect("one root")
 }

@@ -161,6 +161,8 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
 struct Labels<'a> {
     /// Whether a row's label is a class.
     are_classes: Number<'a>,
+    /// The same with the axis of the logits.
+    are_classes_along: Number<'a>,
     /// Whether an element is that of its row's label.
     are_labels: Number<'a>,
 }
@@ -180,9 +182,11 @@ impl<'a> Labels<'a> {
         // A negative one is a large one.
         let labels = with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64);
         let classes = Node::scalar(ScalarType::U64, classes as u64);
+        let along = insert_axis(&labels, axis);
         Ok(Self {
-            are_classes: binary(Binary::Less, Arc::clone(&labels), classes)?,
-            are_labels: binary(Binary::Equal, Node::index(&x.shape, axis)?, insert_axis(&labels, axis))?,
+            are_classes: binary(Binary::Less, labels, Arc::clone(&classes))?,
+            are_classes_along: binary(Binary::Less, Arc::clone(&along), classes)?,
+            are_labels: binary(Binary::Equal, Node::index(&x.shape, axis)?, along)?,
         })
     }
 
@@ -256,7 +260,7 @@ impl<'a> Rows<'a> {
         let largest = with_axes(&self.largest, &[axis]);
         let powers = unary(Unary::Exp, sub(wide, &largest)?)?;
         let softmax = div(&powers, &with_axes(&self.total, &[axis]))?;
-        gradient_of(&softmax, axis, labels, of_row, ty)
+        gradient_of(&softmax, labels, of_row, ty)
     }
 }
 
@@ -286,20 +290,16 @@ fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, 
     let ty = wide_type(&[x, gradient]);
     let of_row = div(&cast(Arc::clone(gradient), ty)?, &labels.count(ty)?)?;
     let wide = cast(Arc::clone(x), ty)?;
-    gradient_of(&softmax(&wide, &[axis])?, axis, &labels, &of_row, x.ty)
+    gradient_of(&softmax(&wide, &[axis])?, &labels, &of_row, x.ty)
 }
 
 /// The gradient by the logits, of their softmax and what a row counts, in a type.
-fn gradient_of<'a>(
-    softmax: &Number<'a>,
-    axis: usize,
-    labels: &Labels<'a>,
-    of_row: &Number<'a>,
-    ty: ScalarType,
-) -> Part<'a> {
+fn gradient_of<'a>(softmax: &Number<'a>, labels: &Labels<'a>, of_row: &Number<'a>, ty: ScalarType) -> Part<'a> {
     let distance = sub(softmax, &cast(Arc::clone(&labels.are_labels), softmax.ty)?)?;
     let counted = mul(&distance, of_row)?;
-    let are_classes = insert_axis(&labels.are_classes, axis);
     let zero = constant(0.0, softmax.ty)?;
-    cast(ternary(Ternary::Select, [are_classes, counted, zero])?, ty)
+    cast(
+        ternary(Ternary::Select, [Arc::clone(&labels.are_classes_along), counted, zero])?,
+        ty,
+    )
 }

@@ -38,7 +38,10 @@ fn wide<'a>(x: &Number<'a>) -> Part<'a> {
 
 /// One number of that type, of no axes.
 fn constant<'a>(value: f64, ty: ScalarType) -> Part<'a> {
-    cast(Node::scalar(ScalarType::F64, value.to_bits()), ty)
+    match ty {
+        ScalarType::F32 => Ok(Node::scalar(ty, (value as f32).to_bits().into())),
+        _ => cast(Node::scalar(ScalarType::F64, value.to_bits()), ty),
+    }
 }
 
 fn add<'a>(a: &Number<'a>, b: &Number<'a>) -> Part<'a> {
@@ -59,7 +62,7 @@ fn div<'a>(a: &Number<'a>, b: &Number<'a>) -> Part<'a> {
 
 /// Numbers along axes combined to one, without these axes.
 fn reduced<'a>(operator: Operator, x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    Ok(Node::reduce(operator, vec![Arc::clone(x)], axes)?.swap_remove(0))
+    Ok(Node::reduce(operator, [Arc::clone(x)], axes)?.into_first())
 }
 
 /// The sum along axes, which have length 1 then.

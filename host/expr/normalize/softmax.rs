@@ -202,7 +202,7 @@ fn is_in_one_pass(x: &Number<'_>, axes: &[usize], longest: usize) -> bool {
 /// The largest number, and the sum of the exponentials of `x − max`, without these axes, in one pass.
 fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Problem> {
     let ones = repeated(constant(1.0, x.ty)?, x);
-    let numbers = Node::reduce(Operator::SumExp, vec![Arc::clone(x), ones], axes)?;
+    let numbers = Node::reduce(Operator::SumExp, [Arc::clone(x), ones], axes)?;
     Ok([0, 1].map(|number| Arc::clone(&numbers[number])))
 }
 

@@ -21,6 +21,7 @@ use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
 use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
+use crate::expr::graph::parts::Parts;
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::expr::program::lower::{Lowered, Reducing, lower};
@@ -291,7 +292,7 @@ impl Space {
         });
         let mut results = Results::default();
         for reduction in ready {
-            let parts: Vec<_> = nodes.by_ref().take(reduction.parts.len()).collect();
+            let parts = nodes.by_ref().take(reduction.parts.len()).collect();
             let result = match is_done {
                 true => Outcome::Arrays(parts),
                 false => Outcome::Reduction(Arc::new(Reduction {
@@ -342,8 +343,8 @@ fn sees(parts: &[&Arc<Node<'_>>], axes: &[Option<usize>]) -> bool {
 /// The numbers that reductions of elements have along these axes.
 fn numbers_of<'a>(reductions: &[Arc<Reduction<'a>>], axes: &[usize]) -> Vec<Arc<Node<'a>>> {
     let numbers = reductions.iter().flat_map(|reduction| {
-        let parts = reduction.parts.clone();
-        Node::reduce(reduction.operator, parts, axes).expect("axes that it has, of elements")
+        let numbers = Node::reduce(reduction.operator, reduction.parts.clone(), axes);
+        numbers.expect("axes that it has, of elements").to_vec()
     });
     numbers.collect()
 }
@@ -351,7 +352,7 @@ fn numbers_of<'a>(reductions: &[Arc<Reduction<'a>>], axes: &[usize]) -> Vec<Arc<
 /// A reduction's numbers, or what they will be.
 enum Outcome<'a> {
     /// Along all axes of the elements.
-    Arrays(Vec<Arc<Node<'a>>>),
+    Arrays(Parts<'a>),
     Reduction(Arc<Reduction<'a>>),
 }
 
@@ -627,7 +628,7 @@ fn shorten<'a>(runner: &dyn Runner, ready: &[Arc<Reduction<'a>>]) -> Result<Resu
         }
         let new = Reduction {
             operator: reduction.operator,
-            parts,
+            parts: parts.into(),
             axes: reduction.axes.clone(),
         };
         results.insert(Arc::as_ptr(reduction), Outcome::Reduction(Arc::new(new)));
