@@ -7,11 +7,12 @@ use std::sync::Arc;
 use ndarray::Dimension;
 
 use super::Expr;
+use super::compiled::evaluated::Planned;
+use super::compiled::plan::Call;
 use super::eval::check_shape;
-use super::graph::{Array, Elements, Node};
-use super::kernel::together::{Work, can_be_together, launch_all};
-use super::plan::run::{addresses, in_order, reads_in_order};
-use super::plan::{Course, Next};
+use super::graph::{Elements, Node};
+use super::kernel::together::{Work, launch_all};
+use super::plan::run::in_order;
 use super::update::{Target, Update};
 use super::value::Value;
 use crate::array::Element;
@@ -93,68 +94,48 @@ pub fn defer_update<'a, U: Update<'a>>(arrays: U, function: impl FnOnce(U::Exprs
 /// ```
 pub fn run_all<'a>(all: impl IntoIterator<Item = Deferred<'a>>) -> Result<()> {
     let all: Vec<Deferred<'a>> = all.into_iter().collect();
-    let mut under_way: Vec<_> = all.iter().map(|deferred| (deferred, deferred.course())).collect();
-    // What some have ahead is launched together, then what is left.
-    while !under_way.is_empty() {
-        let mut ahead = Vec::with_capacity(under_way.len());
-        let mut kernels = Vec::with_capacity(under_way.len());
-        for (deferred, course) in under_way {
-            let mut course = course.filter(|_| !deferred.is_empty());
-            match course
-                .as_mut()
-                .map(|course| deferred.next(course))
-                .transpose()?
-                .flatten()
-            {
-                Some(kernel) => {
-                    if !kernel.numbers.is_empty() {
-                        ahead.push((deferred, course));
-                    }
-                    kernels.push((deferred, kernel));
-                }
-                None => deferred.run_alone()?,
-            }
-        }
-        run_together(&kernels)?;
-        under_way = ahead;
-    }
+    let (alone, together): (Vec<_>, Vec<_>) = all.iter().partition(|deferred| deferred.has_applications());
+    alone.into_iter().try_for_each(Deferred::run_alone)?;
+    let together: Vec<_> = together.into_iter().filter(|deferred| !deferred.is_empty()).collect();
+    let planned: Vec<_> = together.iter().map(|deferred| deferred.plan()).collect::<Result<_>>()?;
+    let streams = together.iter().map(|deferred| &deferred.stream);
+    let mut calls: Vec<(&Stream, Call<'_>)> = streams.zip(planned.iter().map(Planned::call)).collect();
+    let steps = calls.iter().map(|(_, call)| call.steps()).max();
+    (0..steps.unwrap_or_default()).try_for_each(|step| run_together(&mut calls, step))?;
+    drop(calls);
+    drop(planned);
     all.into_iter().try_for_each(Deferred::finish)
 }
 
-/// A kernel that is launched together with others.
-struct Kernel<'a> {
-    work: Work<'a>,
-    /// What it writes to; of the last kernel nothing, but the outputs.
-    numbers: Vec<Array<'a>>,
-}
-
-/// Launches what is next of several, those of a stream together.
-fn run_together<'a>(kernels: &[(&Deferred<'a>, Kernel<'a>)]) -> Result<()> {
+/// Launches a step of all that have it, those of a stream together.
+fn run_together(calls: &mut [(&Stream, Call<'_>)], step: usize) -> Result<()> {
+    let mut works = Vec::with_capacity(calls.len());
+    for (number, (stream, call)) in calls.iter_mut().enumerate() {
+        if step < call.steps() {
+            // SAFETY: the plan of what is deferred, and its arrays, on its stream, as in `evaluated::run`: it was described so.
+            let work = unsafe { call.begin(stream, step)? };
+            works.extend(work.map(|work| (number, work)));
+        }
+    }
     let mut streams: Vec<&Stream> = Vec::new();
-    for (deferred, _) in kernels {
-        if !streams.contains(&&deferred.stream) {
-            streams.push(&deferred.stream);
+    for (number, _) in &works {
+        let stream = calls[*number].0;
+        if !streams.contains(&stream) {
+            streams.push(stream);
         }
     }
     for stream in streams {
-        let own = || kernels.iter().filter(|(deferred, _)| deferred.stream == *stream);
-        let works: Vec<&Work<'_>> = own().map(|(_, kernel)| &kernel.work).collect();
-        let reads = own()
-            .flat_map(|(_, kernel)| kernel.work.0.arrays.iter())
-            .map(|array| &**array);
-        let writes: Vec<&dyn Elements> = own()
-            .flat_map(|(deferred, kernel)| match kernel.numbers.is_empty() {
-                true => deferred.elements(),
-                false => kernel.numbers.iter().map(|array| &**array).collect(),
-            })
-            .collect();
+        let own = works.iter().filter(|(number, _)| calls[*number].0 == stream);
+        let all: Vec<&Work<'_>> = own.clone().map(|(_, work)| work).collect();
+        let reads = own.clone().flat_map(|(number, _)| calls[*number].1.reads(step));
+        let writes = own.clone().flat_map(|(number, _)| calls[*number].1.writes(step));
         // SAFETY: the arrays' elements and the outputs', in memory of the stream's device, as in `Runner::run` of a stream, which was
         // just ordered behind their other uses. What one deferred work writes is borrowed mutably by it, or made for it, so that no
-        // other one reads or writes it; what it reads of that it reads element by element, as `next` has asked.
-        in_order(stream, reads, writes.iter().copied(), || unsafe {
-            launch_all(stream, &works)
-        })?;
+        // other one reads or writes it; what it reads of that it reads element by element, which the trace has looked for.
+        let launch = || unsafe { launch_all(stream, &all) };
+        in_order(stream, reads, writes, launch)?;
     }
+    works.iter().for_each(|(number, _)| calls[*number].1.end(step));
     Ok(())
 }
 
@@ -216,35 +197,18 @@ impl<'a> Deferred<'a> {
             .try_for_each(|output| output.finish(&self.stream))
     }
 
-    /// The kernels that compute it; none of operations that have kernels of their own.
-    fn course(&self) -> Option<Course<'a>> {
-        let has_applications = self.roots.iter().any(|root| root.has.applications);
-        (!has_applications).then(|| Course::new(&self.roots.iter().collect::<Vec<_>>()))
+    fn has_applications(&self) -> bool {
+        self.roots.iter().any(|root| root.has.applications)
+    }
+
+    /// How it is computed, one kernel after another, if it has elements and no operations that have kernels of their own.
+    fn plan(&self) -> Result<Planned<'_>> {
+        let roots: Vec<_> = self.roots.iter().collect();
+        Planned::of(&self.stream, &roots, &self.elements())
     }
 
     fn is_empty(&self) -> bool {
         self.elements().iter().any(|output| output.shape().contains(&0))
-    }
-
-    /// The next kernel, if it can be launched together with others.
-    fn next(&self, course: &mut Course<'a>) -> Result<Option<Kernel<'a>>> {
-        let outputs = self.elements();
-        let own = addresses(&outputs);
-        let (lowered, numbers) = match course.next(&self.stream, &own)? {
-            Next::Last(lowered) => (lowered, Vec::new()),
-            Next::Ahead(lowered, numbers) => (lowered, numbers),
-            Next::Long(_) => return Ok(None),
-        };
-        let is_last = numbers.is_empty();
-        let can_be = can_be_together(&lowered.program, &lowered.lengths)
-            && lowered.later.is_empty()
-            && (!is_last || reads_in_order(&lowered, &outputs));
-        let addresses = match is_last {
-            true => own,
-            false => numbers.iter().map(|array| array.first_address()).collect(),
-        };
-        let work = (*lowered, addresses);
-        Ok(can_be.then_some(Kernel { work, numbers }))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::inputs::{Argument, Given};
-use super::plan::{Plan, Slot};
+use super::plan::{Call, Plan, Slot};
 use super::trace::{Trace, without_elements};
 use crate::error::Result;
 use crate::expr::graph::description::{Description, alignment};
@@ -68,6 +68,20 @@ impl Plans {
         plans.get(words).cloned()
     }
 
+    /// Plans what is described, and keeps that.
+    fn trace(
+        &self,
+        stream: &Stream,
+        by: By,
+        description: &Description<'_, '_>,
+        roots: &[&Arc<Node<'_>>],
+        outputs: &[&dyn Elements],
+    ) -> Result<Before> {
+        let known = trace(stream, by, description, roots, outputs)?;
+        self.keep(&description.words, known.clone());
+        Ok(known)
+    }
+
     fn keep(&self, words: &[u64], known: Before) {
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let old = match plans.len() < MOST {
@@ -89,31 +103,72 @@ pub(in crate::expr) fn run(
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
 ) -> Result<bool> {
-    let mut description = Description::new(roots, outputs).ok_or_else(without_elements)?;
-    description.words.push(by as u64);
+    let description = describe(by, roots, outputs)?;
     let plans = stream.backend().expressions().plans();
-    let plan = match plans.find(&description.words) {
+    let known = match plans.find(&description.words) {
         None => {
             plans.keep(&description.words, Before::Once);
             return by.compute(stream, roots, outputs);
         }
-        Some(Before::Once) => {
-            let known = trace(stream, by, &description, roots, outputs)?;
-            plans.keep(&description.words, known.clone());
-            known
-        }
+        Some(Before::Once) => plans.trace(stream, by, &description, roots, outputs)?,
         Some(known) => known,
     };
-    let Before::Plan(plan) = plan else { return Ok(false) };
-    let arrays = description.arrays.iter().map(|array| Given::array(&***array));
-    let numbers = description.numbers.iter().map(|bits| Given(Argument::Number(*bits)));
-    let given: Vec<Given<'_>> = arrays.chain(numbers).collect();
-    let outputs: Vec<Given<'_>> = outputs.iter().map(|output| Given::array(*output)).collect();
+    let Before::Plan(plan) = known else { return Ok(false) };
+    let planned = Planned::new(plan, &description, outputs);
     // SAFETY: the plan of what is described so: the arrays lie as those that it was made for, on the stream's device, and the outputs
     // are of the roots' types and shapes, in C order. Those that begin where an array does did so too, and what is read of that is
     // read element by element by what writes it, or else goes to another array first.
-    unsafe { plan.run(stream, &given, &outputs)? };
+    unsafe { planned.plan.run(stream, &planned.given, &planned.outputs)? };
     Ok(true)
+}
+
+fn describe<'r, 'a>(by: By, roots: &[&'r Arc<Node<'a>>], outputs: &[&dyn Elements]) -> Result<Description<'r, 'a>> {
+    let mut description = Description::new(roots, outputs).ok_or_else(without_elements)?;
+    description.words.push(by as u64);
+    Ok(description)
+}
+
+/// A plan and what it is given.
+pub(in crate::expr) struct Planned<'r> {
+    plan: Arc<Plan<'static>>,
+    given: Vec<Given<'r>>,
+    outputs: Vec<Given<'r>>,
+}
+
+impl<'r> Planned<'r> {
+    /// What computes the roots as [`run`] does [by kernels](By::Kernels), one step after the other; planned at once, for many are
+    /// launched together whose plans are made once.
+    pub(in crate::expr) fn of(
+        stream: &Stream,
+        roots: &[&'r Arc<Node<'_>>],
+        outputs: &[&'r dyn Elements],
+    ) -> Result<Self> {
+        let by = By::Kernels;
+        let description = describe(by, roots, outputs)?;
+        let plans = stream.backend().expressions().plans();
+        let known = match plans.find(&description.words) {
+            None | Some(Before::Once) => plans.trace(stream, by, &description, roots, outputs)?,
+            Some(known) => known,
+        };
+        let Before::Plan(plan) = known else {
+            unreachable!("kernels compute everything")
+        };
+        Ok(Self::new(plan, &description, outputs))
+    }
+
+    fn new(plan: Arc<Plan<'static>>, description: &Description<'r, '_>, outputs: &[&'r dyn Elements]) -> Self {
+        let arrays = description.arrays.iter().map(|array| Given::array(&***array));
+        let numbers = description.numbers.iter().map(|bits| Given(Argument::Number(*bits)));
+        Self {
+            plan,
+            given: arrays.chain(numbers).collect(),
+            outputs: outputs.iter().map(|output| Given::array(*output)).collect(),
+        }
+    }
+
+    pub(in crate::expr) fn call(&self) -> Call<'_> {
+        Call::new(&self.plan, &self.given, &self.outputs)
+    }
 }
 
 /// The plan of what is described.

@@ -3,7 +3,7 @@
 
 pub(super) mod evaluated;
 mod inputs;
-mod plan;
+pub(super) mod plan;
 mod trace;
 
 use std::fmt;

@@ -13,7 +13,7 @@ use crate::expr::graph::description::alignment;
 use crate::expr::graph::walk::lying;
 use crate::expr::graph::{Array, Elements};
 use crate::expr::kernel::reading::apply;
-use crate::expr::kernel::{Later, Launches};
+use crate::expr::kernel::{Later, Launches, together};
 use crate::expr::plan::run::{Runner, in_order};
 use crate::stream::Stream;
 
@@ -168,72 +168,136 @@ impl<'a> Plan<'a> {
     /// stream's device that is written by nobody else, and is an argument's only where it was that of the plan's, too; it is no
     /// captured array's.
     pub(super) unsafe fn run(&self, stream: &Stream, given: &[Given<'_>], outputs: &[Given<'_>]) -> Result<()> {
-        let mut call = Call {
-            plan: self,
-            given,
-            outputs,
-            temporaries: Vec::new(),
-        };
-        call.temporaries.resize_with(self.temporaries.len(), || None);
+        let mut call = Call::new(self, given, outputs);
         for step in &self.steps {
-            // What has no elements is written by no step.
-            for slot in step.writes.iter().chain(&step.reads) {
-                if let Slot::Temporary(number) = *slot
-                    && call.temporaries[number].is_none()
-                {
-                    let (ty, len) = self.temporaries[number];
-                    call.temporaries[number] = Some(stream.uninit(ty, len)?);
-                }
-            }
-            let (reads, writes) = (step.reads.iter(), step.writes.iter());
-            let array = |slot: &Slot| call.array(*slot);
-            let values = |slots: &[Option<Slot>]| -> Vec<u64> {
-                let value = |slot: &Option<Slot>| slot.map_or(0, |slot| call.value(slot));
-                slots.iter().map(value).collect()
-            };
-            match &step.work {
-                Work::Program(launches, slots) => {
-                    let values = values(slots);
-                    // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones
-                    // and temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured
-                    // ones. `in_order` has ordered the stream behind their other uses, and what is read and written is read
-                    // element by element, which the trace has looked for.
-                    let launch = || unsafe { launches.launch(stream, &values) };
-                    in_order(stream, reads.map(array), writes.map(array), launch)?;
-                }
-                Work::Reading(operation, later, slots, shape, at) => {
-                    let values = values(slots);
-                    let lowered = later.with(&values).0;
-                    let output = lying(call.array(step.writes[0]), &at.0, &at.1);
-                    // SAFETY: the arrays that are read, as for a program; `in_order` has ordered the stream.
-                    let apply = || unsafe { apply(stream, &**operation, &lowered, shape, &output) };
-                    in_order(stream, reads.map(array), std::iter::empty(), apply)?;
-                }
-                Work::Operation(operation, layouts) => {
-                    let arrays = reads.chain(writes).map(array).zip(layouts);
-                    let arrays: Vec<_> = arrays.map(|(array, at)| lying(array, &at.0, &at.1)).collect();
-                    let arrays: Vec<&dyn Elements> = arrays.iter().map(|array| array as _).collect();
-                    let (output, operands) = arrays.split_last().expect("an output");
-                    operation.run(stream, operands, *output)?;
-                }
-            }
-            for &temporary in &step.last {
-                call.temporaries[temporary] = None;
-            }
+            // SAFETY: the caller's promise.
+            unsafe { call.run(stream, step)? };
         }
         Ok(())
     }
 }
 
 /// The arrays and numbers of one call.
-struct Call<'c> {
+pub(in crate::expr) struct Call<'c> {
     plan: &'c Plan<'c>,
     given: &'c [Given<'c>],
     outputs: &'c [Given<'c>],
     temporaries: Vec<Option<Array<'static>>>,
 }
 
-impl Call<'_> {
+impl<'c> Call<'c> {
+    pub(super) fn new(plan: &'c Plan<'c>, given: &'c [Given<'c>], outputs: &'c [Given<'c>]) -> Self {
+        let mut temporaries = Vec::new();
+        temporaries.resize_with(plan.temporaries.len(), || None);
+        Self {
+            plan,
+            given,
+            outputs,
+            temporaries,
+        }
+    }
+
+    /// The steps that there are.
+    pub(in crate::expr) fn steps(&self) -> usize {
+        self.plan.steps.len()
+    }
+
+    /// What a step's launch computes, if that can be one for others, too: it is to be launched with them, and to [end](Self::end) then.
+    /// Else the step is done.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Plan::run`], on this stream; all steps ahead are done.
+    pub(in crate::expr) unsafe fn begin(
+        &mut self,
+        stream: &Stream,
+        step: usize,
+    ) -> Result<Option<together::Work<'static>>> {
+        let step = &self.plan.steps[step];
+        match &step.work {
+            Work::Program(launches, slots) if launches.can_be_together() => {
+                self.make_room(stream, step)?;
+                Ok(Some(launches.at(&self.values(slots))))
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.run(stream, step).map(|()| None) },
+        }
+    }
+
+    /// The arrays that a step reads.
+    pub(in crate::expr) fn reads(&self, step: usize) -> impl Iterator<Item = &dyn Elements> + Clone {
+        self.plan.steps[step].reads.iter().map(|slot| self.array(*slot))
+    }
+
+    /// The arrays that it writes.
+    pub(in crate::expr) fn writes(&self, step: usize) -> impl Iterator<Item = &dyn Elements> + Clone {
+        self.plan.steps[step].writes.iter().map(|slot| self.array(*slot))
+    }
+
+    /// Frees what no later step uses.
+    pub(in crate::expr) fn end(&mut self, step: usize) {
+        for &temporary in &self.plan.steps[step].last {
+            self.temporaries[temporary] = None;
+        }
+    }
+
+    /// Room for what the step writes. What has no elements is written by no step.
+    fn make_room(&mut self, stream: &Stream, step: &Step) -> Result<()> {
+        for slot in step.writes.iter().chain(&step.reads) {
+            if let Slot::Temporary(number) = *slot
+                && self.temporaries[number].is_none()
+            {
+                let (ty, len) = self.plan.temporaries[number];
+                self.temporaries[number] = Some(stream.uninit(ty, len)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`begin`](Self::begin), of one of the plan's steps.
+    unsafe fn run(&mut self, stream: &Stream, step: &Step) -> Result<()> {
+        self.make_room(stream, step)?;
+        let (reads, writes) = (step.reads.iter(), step.writes.iter());
+        let array = |slot: &Slot| self.array(*slot);
+        match &step.work {
+            Work::Program(launches, slots) => {
+                let values = self.values(slots);
+                // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones
+                // and temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured
+                // ones. `in_order` has ordered the stream behind their other uses, and what is read and written is read
+                // element by element, which the trace has looked for.
+                let launch = || unsafe { launches.launch(stream, &values) };
+                in_order(stream, reads.map(array), writes.map(array), launch)?;
+            }
+            Work::Reading(operation, later, slots, shape, at) => {
+                let lowered = later.with(&self.values(slots)).0;
+                let output = lying(self.array(step.writes[0]), &at.0, &at.1);
+                // SAFETY: the arrays that are read, as for a program; `in_order` has ordered the stream.
+                let apply = || unsafe { apply(stream, &**operation, &lowered, shape, &output) };
+                in_order(stream, reads.map(array), std::iter::empty(), apply)?;
+            }
+            Work::Operation(operation, layouts) => {
+                let arrays = reads.chain(writes).map(array).zip(layouts);
+                let arrays: Vec<_> = arrays.map(|(array, at)| lying(array, &at.0, &at.1)).collect();
+                let arrays: Vec<&dyn Elements> = arrays.iter().map(|array| array as _).collect();
+                let (output, operands) = arrays.split_last().expect("an output");
+                operation.run(stream, operands, *output)?;
+            }
+        }
+        for &temporary in &step.last {
+            self.temporaries[temporary] = None;
+        }
+        Ok(())
+    }
+
+    /// The addresses and numbers of a launch; 0 for one that it knows.
+    fn values(&self, slots: &[Option<Slot>]) -> Vec<u64> {
+        let value = |slot: &Option<Slot>| slot.map_or(0, |slot| self.value(slot));
+        slots.iter().map(value).collect()
+    }
+
     fn array(&self, slot: Slot) -> &dyn Elements {
         let array = match slot {
             Slot::Argument(number) => self.given[number].elements(),

@@ -283,7 +283,7 @@ impl Runner for Trace<'_> {
             return apart(self, lowered, outputs);
         }
         let (values, bases) = self.values(lowered, outputs);
-        let launches = Launches::new(&self.stream, lowered, &addresses(outputs), &bases)?;
+        let launches = Launches::new(lowered, &addresses(outputs), &bases);
         let slot = |array: &dyn Elements| self.known(array.place()).0;
         let reads = lowered.arrays.iter().map(|array| slot(&**array)).collect();
         let writes = outputs.iter().map(|output| slot(*output)).collect();

@@ -8,7 +8,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -229,8 +229,8 @@ fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
 /// The launches of a program, ready but for the addresses of its arrays and for numbers.
 pub(in crate::expr) struct Launches {
     later: Later,
-    /// None on the simulated GPU.
-    made: Option<Arc<Made>>,
+    /// Found, or made, by the first launch that is none of several together; on the simulated GPU by none.
+    made: OnceLock<Arc<Made>>,
     /// Blocks of parameters, whose first words are outputs, inputs and numbers, in the same way.
     pieces: Vec<(Vec<u8>, LaunchConfig)>,
     /// The [large](Lowered::large) arrays, in the same way, if the program goes either way.
@@ -239,11 +239,7 @@ pub(in crate::expr) struct Launches {
 
 impl Launches {
     /// Of a program whose arrays were lowered as if they were at the addresses `bases`, outputs first.
-    pub(in crate::expr) fn new(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Result<Self> {
-        let made = match stream.backend().properties().is_simulated() {
-            true => None,
-            false => Some(kernel(stream.backend(), &lowered.program, None)?),
-        };
+    pub(in crate::expr) fn new(lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Self {
         let negative: Vec<u64> = bases.iter().map(|base| base.wrapping_neg()).collect();
         let pieces = pieces(lowered, outputs).into_iter().map(|piece| {
             let (mut block, config) = piece.launch(lowered);
@@ -257,12 +253,31 @@ impl Launches {
         let large = large
             .into_iter()
             .map(|(number, at)| (number, moved(&at, negative[number])));
-        Ok(Self {
-            made,
+        Self {
+            made: OnceLock::new(),
             pieces: pieces.collect(),
             large: large.collect(),
             later: Later::new(lowered, outputs, bases),
-        })
+        }
+    }
+
+    /// Whether its launches [can be parts](together::can_be_together) of others.
+    pub(in crate::expr) fn can_be_together(&self) -> bool {
+        let Lowered { program, lengths, .. } = &self.later.lowered;
+        together::can_be_together(program, lengths)
+    }
+
+    /// What is computed with these addresses and numbers, which are those of [`launch`](Self::launch).
+    pub(in crate::expr) fn at(&self, values: &[u64]) -> together::Work<'static> {
+        self.later.with(values)
+    }
+
+    fn made(&self, stream: &Stream) -> Result<&Arc<Made>> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = kernel(stream.backend(), &self.later.lowered.program, None)?;
+        Ok(self.made.get_or_init(|| made))
     }
 
     /// Launches them with these addresses and numbers: of outputs, inputs, and numbers, where 0 stands for a number that is
@@ -272,13 +287,14 @@ impl Launches {
     ///
     /// That of [`launch`], of a stream of the same device.
     pub(in crate::expr) unsafe fn launch(&self, stream: &Stream, values: &[u64]) -> Result<()> {
-        let Some(made) = &self.made else {
+        if stream.backend().properties().is_simulated() {
             let (lowered, outputs) = self.later.with(values);
             #[cfg(test)]
             assert!(self.tell(&lowered, &outputs, values), "{:?}", lowered.program);
             // SAFETY: the caller's promise.
             return unsafe { launch(stream, &lowered, &outputs) };
-        };
+        }
+        let made = self.made(stream)?;
         let program = &self.later.lowered.program;
         let large = self.large.iter().map(|(number, at)| moved(at, values[*number]));
         let from_end = program.either_way && stream.turns().begins_with_end(large);
@@ -535,7 +551,7 @@ mod tests {
         ] {
             let bases = [&[own], &known.inputs[..]].concat();
             let values = [&[others], &called.inputs[..], &vec![0; called.scalars.len()]].concat();
-            let launches = Launches::new(device.default_stream(), &known, &[own], &bases)?;
+            let launches = Launches::new(&known, &[own], &bases);
             assert_eq!(launches.pieces.len(), count);
             assert!(launches.tell(&called, &[others], &values));
             assert!(!launches.tell(&called, &[own], &values));
