@@ -187,6 +187,9 @@ pub(super) fn reduce<'a>(statistic: Statistic, x: Arc<Node<'a>>, axes: &[usize],
 
 /// The same with axes of length 1 where `axes` were.
 pub(super) fn with_axes<'a>(x: &Arc<Node<'a>>, axes: &[usize]) -> Arc<Node<'a>> {
+    if let [axis] = axes {
+        return insert_axis(x, *axis);
+    }
     let mut axes = axes.to_vec();
     axes.sort_unstable();
     axes.iter().fold(Arc::clone(x), |x, &axis| insert_axis(&x, axis))
@@ -278,6 +281,9 @@ fn divided<'a>(x: Arc<Node<'a>>, count: usize) -> Part<'a> {
 
 /// How many elements are combined to one.
 pub(super) fn count(x: &Node<'_>, axes: &[usize]) -> usize {
+    if let [axis] = axes {
+        return x.shape.get(*axis).copied().unwrap_or(1);
+    }
     let mut axes: Vec<usize> = axes.iter().copied().filter(|&axis| axis < x.shape.len()).collect();
     axes.sort_unstable();
     axes.dedup();

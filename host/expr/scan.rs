@@ -161,7 +161,7 @@ pub(super) fn scan<'a, P: Told, T: Element, R: Value<Element = R> + Element>(
         check_scan_axis(name, x.shape.len(), axis.0)?;
         description += &format!(" along axis {}", axis.0);
     }
-    let shape = Arc::clone(&x.shape);
+    let shape = x.shape.clone();
     Node::apply(name, of_one(description, parameters, compute), vec![x], R::TYPE, &shape)
 }
 

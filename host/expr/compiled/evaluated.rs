@@ -223,7 +223,7 @@ mod tests {
     use ndarray::{Array1, Axis, Ix1, s};
 
     use super::*;
-    use crate::{Device, DeviceArray};
+    use crate::{Device, DeviceArray, expr};
 
     fn plans(device: &Device) -> usize {
         let backend = device.default_stream().backend();
@@ -307,6 +307,27 @@ mod tests {
                 let wanted = x.expr().cross_entropy_backward(Axis(axis), &labels, 1.0).eval()?;
                 assert_eq!(gradient.to_ndarray()?, wanted.to_ndarray()?);
             }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_computed_together_is_planned_once() -> Result<()> {
+        let device = Device::simulator();
+        let lengths = [33, 33, 40];
+        let mut all: Vec<_> = lengths
+            .map(|len| numbers(&device, len, 1.0))
+            .into_iter()
+            .collect::<Result<_>>()?;
+        for factor in [2.0, 0.5, -1.0] {
+            let hosts: Vec<_> = all.iter().map(|x| x.to_ndarray()).collect::<Result<_>>()?;
+            let works = all.iter_mut().map(|x| expr::defer_update(x, |x| &x * factor + x.max()));
+            expr::run_all(works.collect::<Result<Vec<_>>>()?)?;
+            for (x, host) in all.iter().zip(hosts) {
+                let largest = host.iter().copied().fold(f32::MIN, f32::max);
+                assert_eq!(x.to_ndarray()?, host * factor + largest);
+            }
+            assert_eq!(plans(&device), 2);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::expr::graph::apply::Operation;
 use crate::expr::graph::description::alignment;
+use crate::expr::graph::parts::Shape;
 use crate::expr::graph::walk::lying;
 use crate::expr::graph::{Array, Elements};
 use crate::expr::kernel::reading::apply;
@@ -107,7 +108,7 @@ pub(super) enum Work {
     Operation(Arc<dyn Operation>, Vec<Layout>),
     /// An operation on elements of that shape that a program computes, with those addresses and numbers, into what is written,
     /// with that layout.
-    Reading(Arc<dyn Operation>, Box<Later>, Vec<Option<Slot>>, Arc<[usize]>, Layout),
+    Reading(Arc<dyn Operation>, Box<Later>, Vec<Option<Slot>>, Shape, Layout),
 }
 
 /// Shape and strides.

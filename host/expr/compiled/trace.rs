@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::expr::eval::check_shape;
 use crate::expr::graph::apply::Application;
 use crate::expr::graph::description::alignment;
+use crate::expr::graph::parts::Shape;
 use crate::expr::graph::walk::{Depth, rewrite};
 use crate::expr::graph::{Array, Elements, Kind, Node};
 use crate::expr::kernel::{Later, Launches};
@@ -104,7 +105,7 @@ struct Found<'a> {
 pub(super) struct Traced<'a> {
     pub(super) class: Class,
     /// That of all results.
-    pub(super) shape: Arc<[usize]>,
+    pub(super) shape: Shape,
     pub(super) plan: Plan<'a>,
 }
 
@@ -137,7 +138,7 @@ fn plan_of<'a>(trace: Trace<'a>, roots: Vec<Arc<Node<'a>>>, class: Class, stream
             array.stream().check_device("call", stream)?;
         }
     }
-    let shape = Arc::clone(&roots[0].shape);
+    let shape = roots[0].shape.clone();
     let mut refused = None;
     let roots = rewrite(
         &roots.iter().collect::<Vec<_>>(),
@@ -312,7 +313,7 @@ impl Runner for Trace<'_> {
                         Arc::clone(&operation),
                         later,
                         values,
-                        Arc::clone(shape),
+                        shape.clone(),
                         layout(output),
                     ));
                 }

@@ -14,6 +14,7 @@ use super::numbers::{Number, convert, problem};
 use super::operations::{compute, taken};
 use super::syntax::{Id, Kind, Statement, Term};
 use crate::expr::any::AnyExpr;
+use crate::expr::graph::parts::Shape;
 use crate::expr::graph::{self, Node};
 use crate::expr::normalize::{log_softmax, log_sum_exp, softmax};
 use crate::expr::reductions::{Statistic, reduce, with_axes};
@@ -30,7 +31,7 @@ pub(super) fn apply<'a>(formula: &Formula, inputs: &[(&str, AnyExpr<'a>)]) -> Re
     if !formula.terms.iter().any(Term::is_index) {
         return Ok(result);
     }
-    scope.shape = Some(Arc::clone(&result.shape));
+    scope.shape = Some(result.shape.clone());
     scope.result(formula)
 }
 
@@ -45,7 +46,7 @@ struct Scope<'s, 'a> {
     inputs: FxHashMap<&'s str, &'s AnyExpr<'a>>,
     bound: FxHashMap<&'s str, Number<'a>>,
     /// The shape along whose axes `index` counts.
-    shape: Option<Arc<[usize]>>,
+    shape: Option<Shape>,
 }
 
 impl<'s, 'a> Scope<'s, 'a> {

@@ -12,6 +12,7 @@ use cuda_std::scalar::ScalarType;
 use ndarray::{Dimension, IxDyn};
 
 use super::function::Unary;
+use super::parts::Shape;
 use super::problem::Problem;
 use super::{Elements, Has, Kind, Node, Part, check_devices, weight};
 use crate::array::Element;
@@ -59,7 +60,7 @@ pub(in crate::expr) struct Application<'a> {
     pub(in crate::expr) operands: Vec<Arc<Node<'a>>>,
     /// Of the result.
     pub(in crate::expr) ty: ScalarType,
-    pub(in crate::expr) shape: Arc<[usize]>,
+    pub(in crate::expr) shape: Shape,
 }
 
 /// What an operation gives.
@@ -143,7 +144,7 @@ impl<'a> Node<'a> {
             ..applied.clone()
         };
         let mut node = self.with_kind(Kind::Applied(applied));
-        node.shape = shape.into();
+        node.shape = shape[..].into();
         Arc::new(node)
     }
 

@@ -10,7 +10,7 @@ pub(in crate::expr) mod parts;
 pub(in crate::expr) mod problem;
 pub(in crate::expr) mod walk;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
@@ -21,7 +21,7 @@ use self::function::Binary;
 pub(in crate::expr) use self::operations::{
     binary, binary_as_it_is, cast, cast_saturating, cast_wrapping, one, repeated, ternary, unary, with_type,
 };
-use self::parts::{Parts, shared};
+use self::parts::{Parts, Shape, shared};
 use self::problem::Problem;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -144,23 +144,20 @@ pub(in crate::expr) struct Reduction<'a> {
     /// The numbers that each element brings, all of one shape.
     pub(in crate::expr) parts: Parts<'a>,
     /// In ascending order.
-    pub(in crate::expr) axes: Vec<usize>,
+    pub(in crate::expr) axes: Shape,
 }
 
 impl Reduction<'_> {
-    pub(in crate::expr) fn shape(&self) -> &Arc<[usize]> {
+    pub(in crate::expr) fn shape(&self) -> &Shape {
         &self.parts[0].shape
     }
 }
-
-/// The shape of numbers.
-static NO_AXES: LazyLock<Arc<[usize]>> = LazyLock::new(|| Arc::new([]));
 
 /// A part of an expression.
 pub(in crate::expr) struct Node<'a> {
     pub(in crate::expr) kind: Kind<'a>,
     pub(in crate::expr) ty: ScalarType,
-    pub(in crate::expr) shape: Arc<[usize]>,
+    pub(in crate::expr) shape: Shape,
     /// An array that it reads, at whose home it is computed.
     pub(in crate::expr) home: Option<Array<'a>>,
     /// How much it and its parts [weigh](weight), shared parts each time.
@@ -246,7 +243,7 @@ impl<'a> Node<'a> {
         Self {
             kind,
             ty: self.ty,
-            shape: Arc::clone(&self.shape),
+            shape: self.shape.clone(),
             home: self.home.clone(),
             size: self.size,
             has: self.has,
@@ -275,7 +272,7 @@ impl<'a> Node<'a> {
     fn number(ty: ScalarType, kind: Kind<'a>) -> Arc<Self> {
         Arc::new(Self {
             ty,
-            shape: Arc::clone(&NO_AXES),
+            shape: Shape::NONE,
             home: None,
             size: weight(&kind, 0),
             has: Has::default(),
@@ -349,7 +346,7 @@ impl<'a> Node<'a> {
         let bytes = arguments.iter().map(|node| node.ty.bytes());
         debug_assert!(bytes.eq(function.arguments.iter().map(|ty| ty.bytes())), "{operation}");
         debug_assert_eq!(function.result.bytes(), ty.bytes(), "{operation}");
-        let mut shape = Arc::clone(&arguments[0].shape);
+        let mut shape = arguments[0].shape.clone();
         let mut home = arguments[0].home.clone();
         for node in &arguments[1..] {
             if node.shape != shape {
@@ -387,9 +384,8 @@ impl<'a> Node<'a> {
         axes: &[usize],
     ) -> std::result::Result<Parts<'a>, Problem> {
         let parts = parts.into();
-        let shape = Arc::clone(&parts[0].shape);
-        let mut axes = axes.to_vec();
-        axes.sort_unstable();
+        let shape = &parts[0].shape;
+        let axes = ascending(axes);
         let is_twice = axes.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| &pair[0]);
         if let Some(&given) = axes.iter().find(|&&axis| axis >= shape.len()).or(is_twice) {
             return Err(Problem::Axes {
@@ -409,7 +405,8 @@ impl<'a> Node<'a> {
             });
         }
         let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
-        let (kept, shape) = (shared(kept.clone().map(Some)), shared(kept.map(|axis| shape[axis])));
+        let shape: Shape = kept.clone().map(|axis| shape[axis]).collect();
+        let kept = shared(kept.map(Some));
         let ty = parts[0].ty;
         let home = parts.iter().find_map(|part| part.home.clone());
         let sizes = parts.iter().map(|part| part.size);
@@ -435,7 +432,7 @@ impl<'a> Node<'a> {
                     Kind::Reduced(reduced)
                 },
                 ty: operator.type_of(number, ty),
-                shape: Arc::clone(&shape),
+                shape: shape.clone(),
                 home: home.clone(),
                 size,
                 has,
@@ -443,6 +440,16 @@ impl<'a> Node<'a> {
         };
         Ok((0..operator.numbers()).map(node).collect())
     }
+}
+
+/// Axes in ascending order.
+fn ascending(axes: &[usize]) -> Shape {
+    if axes.is_sorted() {
+        return axes.into();
+    }
+    let mut axes = axes.to_vec();
+    axes.sort_unstable();
+    axes[..].into()
 }
 
 /// The function of scalars. A 16-bit float that is cast to `f32` stays one, so that kernels can compute with it as such.
@@ -482,15 +489,11 @@ const _: () = assert!(
 );
 
 /// The shape that two shapes are repeated to, by NumPy's rules.
-fn common_shape(
-    operation: &'static str,
-    a: &Arc<[usize]>,
-    b: &Arc<[usize]>,
-) -> std::result::Result<Arc<[usize]>, Problem> {
+fn common_shape(operation: &'static str, a: &Shape, b: &Shape) -> std::result::Result<Shape, Problem> {
     // Numbers beside arrays.
     match (&**a, &**b) {
-        ([], _) => return Ok(Arc::clone(b)),
-        (_, []) => return Ok(Arc::clone(a)),
+        ([], _) => return Ok(b.clone()),
+        (_, []) => return Ok(a.clone()),
         _ => {}
     }
     // Elements beside what is repeated to them.
@@ -498,7 +501,7 @@ fn common_shape(
     if a.len() == b.len() {
         for (one, other) in [(a, b), (b, a)] {
             if one.iter().zip(&**other).all(is_repeated) {
-                return Ok(Arc::clone(other));
+                return Ok(other.clone());
             }
         }
     }
@@ -529,7 +532,7 @@ fn common_shape(
             wanted: "fewer than 2^63 elements together".into(),
         });
     }
-    Ok(shape.into())
+    Ok(shape[..].into())
 }
 
 fn check_devices(operation: &'static str, one: &Array<'_>, other: &Array<'_>) -> std::result::Result<(), Problem> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a call or a reduction is of, and short lists of numbers: most are few, and take no allocation, or one.
+//! What a call or a reduction is of, and lengths along axes: most are few, and take no allocation.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -100,22 +102,116 @@ impl<'a> FromIterator<Arc<Node<'a>>> for Parts<'a> {
 /// Lists up to so long are put together without an allocation.
 const SHORT: usize = 8;
 
-/// Lengths or axes, as parts share them.
+/// A list that several share.
 pub(in crate::expr) fn shared<T: Copy + Default>(mut items: impl Iterator<Item = T>) -> Arc<[T]> {
     let mut few = [T::default(); SHORT];
-    let mut len = 0;
-    for place in &mut few {
-        let Some(item) = items.next() else {
-            return few[..len].into();
-        };
-        *place = item;
-        len += 1;
+    for len in 0..SHORT {
+        match items.next() {
+            Some(item) => few[len] = item,
+            None => return few[..len].into(),
+        }
     }
     few.into_iter().chain(items).collect()
 }
 
+/// Lengths along axes, or axes. Up to four lie where this lies.
+#[derive(Clone)]
+pub(in crate::expr) enum Shape {
+    Few(usize, [usize; FEW_AXES]),
+    Many(Arc<[usize]>),
+}
+
+const FEW_AXES: usize = 4;
+
+impl Shape {
+    /// That of numbers.
+    pub(in crate::expr) const NONE: Self = Self::Few(0, [0; FEW_AXES]);
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        match self {
+            Self::Few(len, lengths) => &lengths[..*len],
+            Self::Many(lengths) => lengths,
+        }
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(lengths: &[usize]) -> Self {
+        lengths.iter().copied().collect()
+    }
+}
+
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(lengths: I) -> Self {
+        let mut lengths = lengths.into_iter();
+        let mut few = [0; FEW_AXES];
+        for len in 0..FEW_AXES {
+            match lengths.next() {
+                Some(length) => few[len] = length,
+                None => return Self::Few(len, few),
+            }
+        }
+        match lengths.next() {
+            None => Self::Few(FEW_AXES, few),
+            Some(next) => Self::Many(few.into_iter().chain([next]).chain(lengths).collect()),
+        }
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// A list with one more item ahead of item `at`.
-pub(in crate::expr) fn with_one_more<T: Copy + Default>(list: &[T], at: usize, item: T) -> Arc<[T]> {
+pub(in crate::expr) fn with_one_more<T: Copy>(list: &[T], at: usize, item: T) -> impl Iterator<Item = T> {
     let (ahead, behind) = list.split_at(at);
-    shared(ahead.iter().copied().chain([item]).chain(behind.iter().copied()))
+    ahead.iter().copied().chain([item]).chain(behind.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::scalar::ScalarType;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_any_length_are_what_they_were_made_of() {
+        for len in 0..2 * SHORT {
+            let list: Vec<usize> = (3..3 + len).collect();
+            assert_eq!(*list.iter().copied().collect::<Shape>(), list[..]);
+            assert_eq!(*shared(list.iter().copied()), list[..]);
+            for at in 0..=len {
+                let mut longer = list.clone();
+                longer.insert(at, 1);
+                assert_eq!(*with_one_more(&list, at, 1).collect::<Shape>(), longer[..]);
+            }
+            let parts = (0..len as u64).map(|bits| Node::scalar(ScalarType::U64, bits));
+            let parts: Vec<Arc<Node<'_>>> = parts.collect();
+            let same: Parts<'_> = parts.iter().cloned().collect();
+            assert!(same.len() == len && same.iter().zip(&parts).all(|(a, b)| Arc::ptr_eq(a, b)));
+            if let Some(first) = parts.first() {
+                assert!(Arc::ptr_eq(&same.into_first(), first));
+            }
+        }
+    }
 }

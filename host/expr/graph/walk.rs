@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::apply::{Application, Applied};
-use super::parts::with_one_more;
+use super::parts::{shared, with_one_more};
 use super::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -234,16 +234,16 @@ pub(in crate::expr) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc
             Kind::Reduced(reduced) => Kind::Reduced(Reduced {
                 reduction: Arc::clone(&reduced.reduction),
                 number: reduced.number,
-                axes: with_one_more(&reduced.axes, at, None),
+                axes: shared(with_one_more(&reduced.axes, at, None)),
             }),
             Kind::Applied(applied) => Kind::Applied(Applied {
                 application: Arc::clone(&applied.application),
-                axes: with_one_more(&applied.axes, at, None),
+                axes: shared(with_one_more(&applied.axes, at, None)),
             }),
             kind @ (Kind::Scalar(_) | Kind::Argument(_) | Kind::Call(..)) => kind.clone(),
         };
         let mut new = node.with_kind(kind);
-        new.shape = with_one_more(&node.shape, at, 1);
+        new.shape = with_one_more(&node.shape, at, 1).collect();
         Arc::new(new)
     };
     if root.parts(Depth::Calls).is_empty() {
@@ -276,7 +276,7 @@ pub(in crate::expr) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> 
             kind => kind.clone(),
         };
         let mut new = node.with_kind(kind);
-        new.shape = shape.into();
+        new.shape = shape[..].into();
         Arc::new(new)
     };
     let mut roots = rewrite(&[root], |node| node.parts(Depth::Calls), first);

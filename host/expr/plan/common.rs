@@ -14,6 +14,7 @@ use crate::backend::DeviceFnInfo;
 use crate::expr::compiled::Place;
 use crate::expr::graph::apply::Application;
 use crate::expr::graph::fold::Operator;
+use crate::expr::graph::parts::Shape;
 use crate::expr::graph::walk::{Depth, rewrite};
 use crate::expr::graph::{Kind, Node, Reduction};
 
@@ -28,7 +29,7 @@ pub(super) fn with_common_parts<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Node<'a
 struct Known<'a> {
     nodes: FxHashMap<Key<'a>, Arc<Node<'a>>>,
     /// By operator, axes and parts.
-    reductions: FxHashMap<(Operator, Vec<usize>, Parts<'a>), Arc<Reduction<'a>>>,
+    reductions: FxHashMap<(Operator, Shape, Parts<'a>), Arc<Reduction<'a>>>,
     /// By operands: those of different operations.
     applications: FxHashMap<Parts<'a>, Vec<Arc<Application<'a>>>>,
 }
@@ -53,7 +54,7 @@ enum Is<'a> {
     Applied(*const Application<'a>, Arc<[Option<usize>]>),
 }
 
-type Key<'a> = (Is<'a>, ScalarType, Arc<[usize]>);
+type Key<'a> = (Is<'a>, ScalarType, Shape);
 
 impl<'a> Known<'a> {
     /// The part that is known already, or this one.
@@ -104,5 +105,5 @@ fn key<'a>(node: &Node<'a>) -> Key<'a> {
         ),
         Kind::Applied(applied) => Is::Applied(Arc::as_ptr(&applied.application), Arc::clone(&applied.axes)),
     };
-    (is, node.ty, Arc::clone(&node.shape))
+    (is, node.ty, node.shape.clone())
 }

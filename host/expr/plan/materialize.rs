@@ -198,7 +198,7 @@ fn readable<'a>(node: &Arc<Node<'a>>) -> Option<Source<'a>> {
         .iter()
         .filter(|step| matches!(step, Step::Call(..)));
     let is_short = calls.count() <= MOST_CALLS && lowered.program.transposed.is_none();
-    is_short.then(|| Source::Elements(Box::new(lowered), Arc::clone(&node.shape)))
+    is_short.then(|| Source::Elements(Box::new(lowered), node.shape.clone()))
 }
 
 /// The memory of an array, if it has any.

@@ -21,7 +21,7 @@ use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
 use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
-use crate::expr::graph::parts::Parts;
+use crate::expr::graph::parts::{Parts, Shape};
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::expr::program::lower::{Lowered, Reducing, lower};
@@ -153,8 +153,8 @@ impl<'a> Course<'a> {
 
 /// Reductions go along these axes of elements of this shape.
 struct Space {
-    shape: Arc<[usize]>,
-    axes: Vec<usize>,
+    shape: Shape,
+    axes: Shape,
 }
 
 impl Space {
@@ -162,7 +162,7 @@ impl Space {
     /// elements too.
     fn next(all: &[Arc<Reduction<'_>>], shape: &[usize]) -> Self {
         let of = |reduction: &Arc<Reduction<'_>>| Self {
-            shape: Arc::clone(reduction.shape()),
+            shape: reduction.shape().clone(),
             axes: reduction.axes.clone(),
         };
         let is_first = |reduction: &&Arc<Reduction<'_>>| {
@@ -267,7 +267,7 @@ impl Space {
         let mut reducing = Reducing::new(&roots, &self.shape, &axes);
         let last;
         if !reducing.is_one_axis() {
-            axes = reducing.last_reduced().to_vec();
+            axes = reducing.last_reduced().into();
             last = axes.clone();
             roots = numbers_of(ready, &axes);
             reducing = Reducing::new(&roots, &self.shape, &last);

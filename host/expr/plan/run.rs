@@ -10,6 +10,7 @@ use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::expr::compiled::without_elements;
 use crate::expr::graph::apply::Application;
+use crate::expr::graph::parts::Shape;
 use crate::expr::graph::walk::with_layout;
 use crate::expr::graph::{Array, Elements, Node};
 use crate::expr::kernel::launch;
@@ -22,7 +23,7 @@ use crate::stream::Stream;
 pub(in crate::expr) enum Source<'a> {
     Array(Array<'a>),
     /// Elements of that shape that a program of one output computes, in its own kernels.
-    Elements(Box<Lowered<'a>>, Arc<[usize]>),
+    Elements(Box<Lowered<'a>>, Shape),
 }
 
 pub(in crate::expr) trait Runner {
