@@ -113,6 +113,7 @@ mod f64;
 pub(crate) mod machine;
 pub mod narrow;
 mod normal;
+mod pair;
 pub mod rare;
 mod remainder;
 

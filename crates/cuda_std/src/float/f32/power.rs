@@ -9,6 +9,7 @@
 use super::super::machine::single::{self, fma};
 use super::super::machine::{recip_of_normal, sqrt_of_normal};
 use super::super::normal::select;
+use super::super::pair::{Pair, fast_two_sum, pair_product};
 use super::exp::{Exponent, exp2_polynomial, scale};
 use super::log::Split;
 
@@ -16,29 +17,12 @@ const TWO_M100: f32 = 7.888_609e-31;
 const TWO_32: f32 = 4_294_967_296.0;
 const TWO_64: f32 = TWO_32 * TWO_32;
 
-/// The sum of two floats, the second little larger than the first one's rounding error.
-type Pair = (f32, f32);
-
-/// a + b, where |a| ≥ |b| or a = 0.
-#[inline(always)]
-fn fast_two_sum(a: f32, b: f32) -> Pair {
-    let sum = a + b;
-    (sum, b - (sum - a))
-}
-
-/// (a + a') (b + b') but for a' b', as a product and what is to be added to it.
-#[inline(always)]
-fn pair_product(a: Pair, b: Pair) -> Pair {
-    let high = a.0 * b.0;
-    (high, fma(a.0, b.1, fma(a.1, b.0, fma(a.0, b.0, -high))))
-}
-
 /// log2 x for finite x > 0, with a relative error below 2^-34.
 #[inline(always)]
-fn log2_pair(x: f32) -> Pair {
+fn log2_pair(x: f32) -> Pair<f32> {
     // 2/ln 2 and a third of it.
-    const C1: Pair = (2.885_39, 3.851_926e-8);
-    const C3: Pair = (0.961_796_7, -7.028_462e-9);
+    const C1: Pair<f32> = (2.885_39, 3.851_926e-8);
+    const C3: Pair<f32> = (0.961_796_7, -7.028_462e-9);
     let split = Split::new(x);
     let f = split.mantissa - 1.0;
     // u = f / (2 + f) as a pair.
@@ -70,7 +54,7 @@ fn limited(x: f32, most: f32) -> f32 {
 
 /// 2^(high + low); a number for NaN.
 #[inline(always)]
-fn exp2_of_pair((high, low): Pair) -> f32 {
+fn exp2_of_pair((high, low): Pair<f32>) -> f32 {
     let clamped = limited(high, 160.0);
     // Where it saturates the low part is noise.
     let low = select(clamped == high, low, 0.0);

@@ -7,32 +7,16 @@
 
 use super::super::machine::double::fma;
 use super::super::normal::{is_nan, magnitude, recip_of_normal, select, with_upper};
+use super::super::pair::{Pair, fast_two_sum, pair_product};
 use super::exp::{exp2_polynomial, scale};
 use super::log::Split;
 
-/// The sum of two f64, the second no larger than the first one's rounding error.
-type Pair = (f64, f64);
-
-/// a + b, where |a| ≥ |b| or a = 0.
-#[inline(always)]
-fn fast_two_sum(a: f64, b: f64) -> Pair {
-    let sum = a + b;
-    (sum, b - (sum - a))
-}
-
-/// (a + a') (b + b') but for a' b'.
-#[inline(always)]
-fn pair_product(a: Pair, b: Pair) -> Pair {
-    let high = a.0 * b.0;
-    (high, fma(a.0, b.1, fma(a.1, b.0, fma(a.0, b.0, -high))))
-}
-
 /// log2 x for finite x > 0, with a relative error below 2^-64.
 #[inline(always)]
-fn log2_pair(x: f64) -> Pair {
+fn log2_pair(x: f64) -> Pair<f64> {
     // 2/ln 2 and a third of it.
-    const C1: Pair = (2.885_390_081_777_926_8, 4.071_054_748_186_206_6e-17);
-    const C3: Pair = (0.961_796_693_925_975_6, 5.057_761_664_812_590_7e-17);
+    const C1: Pair<f64> = (2.885_390_081_777_926_8, 4.071_054_748_186_206_6e-17);
+    const C3: Pair<f64> = (0.961_796_693_925_975_6, 5.057_761_664_812_590_7e-17);
     let Split { f, e, .. } = Split::new(x);
     // s = f / (2 + f) as a pair.
     let (denominator, rest) = fast_two_sum(2.0, f);
