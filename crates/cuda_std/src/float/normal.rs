@@ -6,8 +6,7 @@
 //! of `rcp.rn`, `div.rn` and `sqrt.rn` in that range is the same for every GPU from sm_75 to sm_121, seeds and all; so are the
 //! results. For other operands the two machines may differ.
 
-#[cfg(target_arch = "nvptx64")]
-use super::machine::double::fma;
+use super::machine::{double::fma, recip_of_normal as single_recip};
 
 #[cfg(target_arch = "nvptx64")]
 unsafe extern "C" {
@@ -27,6 +26,12 @@ pub fn upper(x: f64) -> u32 {
 #[inline(always)]
 pub fn magnitude(x: f64) -> u32 {
     upper(x) & 0x7fff_ffff
+}
+
+/// The number with these upper 32 bits, and none below.
+#[inline(always)]
+pub fn of_upper(word: u32) -> f64 {
+    f64::from_bits(u64::from(word) << 32)
 }
 
 /// Whether x is not a number, by integer arithmetic.
@@ -65,6 +70,14 @@ pub fn recip_of_normal(x: f64) -> f64 {
     return refined(x, upper(x).wrapping_add(0x0030_0402));
     #[cfg(not(target_arch = "nvptx64"))]
     return 1.0 / x;
+}
+
+/// 1 / x for 2^-100 ≤ |x| ≤ 2^100, off by 0.501 ulp at most: by a step of the third order from the f32 next to it.
+#[inline(always)]
+pub fn near_recip(x: f64) -> f64 {
+    let y = f64::from(single_recip(x as f32));
+    let e = fma(-x, y, 1.0);
+    fma(y, fma(e, e, e), y)
 }
 
 /// a / b for 2^-969 ≤ |a| and 2^-1000 ≤ |a / b|, where b is as in [`recip_of_normal`].

@@ -125,7 +125,7 @@ pub fn rsqrt(x: f32) -> f32 {
 
 /// A third of n < 2^31, rounded down, without the shift that the compiler's own takes.
 #[inline(always)]
-pub fn third(n: u32) -> u32 {
+fn third(n: u32) -> u32 {
     ((u64::from(n) * 0x5555_5556) >> 32) as u32
 }
 

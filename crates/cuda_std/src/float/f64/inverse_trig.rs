@@ -8,7 +8,7 @@
 //! by 0.98, of which the root's rounding error has half, and `atan2` by 1.16, since the sum x + y is rounded.
 
 use super::super::machine::double::fma;
-use super::super::normal::{magnitude, recip_of_normal, select, sqrt_of_normal, with_upper};
+use super::super::normal::{magnitude, near_recip, select, sqrt_of_normal, upper, with_upper};
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 /// What π/2 is more than its f64. That of π/4 is half as much, that of π twice.
@@ -118,7 +118,7 @@ fn atan_ratio(s: f64) -> f64 {
 /// `base` + `low` ± atan (n / d), where the quotient is at most 0.547 in size, and the sign is that of `sign`'s highest bit.
 #[inline(always)]
 fn add_atan((base, low): (f64, f64), n: f64, d: f64, sign: u64) -> f64 {
-    let inverse = recip_of_normal(d);
+    let inverse = near_recip(d);
     let n = f64::from_bits(n.to_bits() ^ sign);
     let v = n * inverse;
     let s = v * v;
@@ -128,20 +128,23 @@ fn add_atan((base, low): (f64, f64), n: f64, d: f64, sign: u64) -> f64 {
 
 #[inline]
 pub fn atan(x: f64) -> f64 {
-    // Its inverse is nothing against π/2, and not subnormal.
-    const LARGE: u32 = 0x7e00_0000;
+    // Of 2^100, whose inverse is nothing against π/2.
+    const LARGE: u32 = 0x4630_0000;
     // Of 0.546875 and 2: a sum is an angle of 1/2 or more, of whose ulp its rounding errors take less.
     const MIDDLE: u32 = 0x3fe1_8000;
     const FAR: u32 = 0x4000_0000;
     let word = magnitude(x);
     let a = with_upper(x, word.min(LARGE));
     let (middle, far) = (word >= MIDDLE, word >= FAR);
-    let n = select(far, -1.0, a - select(middle, 1.0, 0.0));
-    let d = select(far, a, select(middle, a, 0.0) + 1.0);
-    let base = select(far, FRAC_PI_2, select(middle, FRAC_PI_4, 0.0));
-    let low = select(far, FRAC_PI_2_LOW, select(middle, 0.5 * FRAC_PI_2_LOW, 0.0));
-    let angle = add_atan((base, low), n, d, 0).copysign(x);
-    select(x.is_nan(), x, angle)
+    let n = select(far, 0.0, a) - select(middle, 1.0, 0.0);
+    let d = select(middle, a, 0.0) + select(far, 0.0, 1.0);
+    // π/4 or π/2, in two parts, or 0.
+    let eighths = |eighth: f64| {
+        let word = select(far, upper(eighth) + EXPONENT_ONE, upper(eighth));
+        select(middle, with_upper(eighth, word), 0.0)
+    };
+    let low = select(x.is_nan(), x, eighths(0.5 * FRAC_PI_2_LOW));
+    add_atan((eighths(FRAC_PI_4), low), n, d, 0).copysign(x)
 }
 
 /// The angle of the point (x, y): the octant's arc tangent, of a ratio ≤ 1, unfolded.

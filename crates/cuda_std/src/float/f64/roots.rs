@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Roots and hypotenuses of f64, without a branch.
 
-use super::super::f32::power::{approximate_rcbrt, third};
+use super::super::f32::power::approximate_rcbrt;
 use super::super::machine::double::fma;
-use super::super::normal::{magnitude, select, sqrt_of_normal, upper, with_upper};
+use super::super::normal::{magnitude, of_upper, select, sqrt_of_normal, upper, with_upper};
 
 /// a^(-1/3) of a mantissa a in [1, 8): in f32 by a step of the fourth order from a guess on the bits, as f32's `cbrt`, then by one
 /// that doubles the digits; then y = a (a^(-1/3))² and one correction of y, which doubles them again.
@@ -14,7 +14,8 @@ pub fn cbrt(x: f64) -> f64 {
     let raised = x.abs() * select(subnormal, 18_014_398_509_481_984.0, 1.0);
     // Three times `third` and at most 2 more are the exponent; 1023 and 54 are multiples of three.
     let word = upper(raised);
-    let third = third(word >> 20);
+    // Rounded down.
+    let third = ((word >> 20) * 0x5556) >> 16;
     let a = with_upper(raised, word.wrapping_sub((3 * third) << 20).wrapping_add(1023 << 20));
     // The 23 bits behind the exponent of a, as an f32.
     let m = f32::from_bits(((a.to_bits() >> 29) as u32).wrapping_sub((1023 - 127) << 23));
@@ -37,16 +38,22 @@ pub fn cbrt(x: f64) -> f64 {
 /// Scaled by a power of two, so that no square overflows or loses bits.
 #[inline]
 pub fn hypot(x: f64, y: f64) -> f64 {
+    // The exponents that the power may have, and what it and its inverse have together.
+    const LEAST: u32 = 0x0010_0000;
+    const MOST: u32 = 0x7fd0_0000;
+    const BOTH: u32 = 0x7fe0_0000;
+    // The upper word of 2^-960. What its root is, times 2^-1022, is 0; no other square is less.
+    const ZERO: u32 = 0x03f0_0000;
     let (wx, wy) = (magnitude(x), magnitude(y));
-    let field = (wx.max(wy) >> 20).clamp(1, 2045);
-    let down = f64::from_bits(u64::from(2046 - field) << 52);
-    let up = f64::from_bits(u64::from(field) << 52);
+    let exponent = (wx.max(wy) & !(LEAST - 1)).clamp(LEAST, MOST);
+    let (down, up) = (of_upper(BOTH - exponent), of_upper(exponent));
     let (a, b) = (x * down, y * down);
     // The larger one is multiplied exactly.
     let larger = wx < wy;
     let (large, small) = (select(larger, b, a), select(larger, a, b));
     let square = fma(large, large, small * small);
-    let length = select(square.to_bits() == 0, 0.0, up * sqrt_of_normal(square));
+    let square = with_upper(square, upper(square).max(ZERO));
+    let length = up * sqrt_of_normal(square);
     let infinity = f64::INFINITY.to_bits();
     let infinite = (x.abs().to_bits() == infinity) | (y.abs().to_bits() == infinity);
     select(infinite, f64::INFINITY, length)
