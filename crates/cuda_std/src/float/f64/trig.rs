@@ -3,7 +3,7 @@
 //!
 //! As those of f32: x = q π/2 + r with |r| ≤ π/4, up to 10^9 by subtracting π/2 in three parts with fused multiply-adds
 //! (Cody and Waite), beyond by multiplying the bits of x with a window of the bits of 2/π in integer arithmetic (Payne and
-//! Hanek). Only the second is a branch, and a call. What rounding takes of r is kept beside it. The polynomials have the
+//! Hanek), and so where x is next to a multiple of π/2. Only the second is a branch, and a call. What rounding takes of r is kept beside it. The polynomials have the
 //! coefficients of FreeBSD's `k_sin.c` and `k_cos.c`, and a tangent is their quotient, corrected for the rounding errors of
 //! both and its own.
 //!
@@ -11,6 +11,7 @@
 //! at most, tangents by 0.94.
 
 use super::super::machine::double::fma;
+use super::super::normal::{magnitude, recip_of_normal, select};
 
 /// π/2 in three parts, all positive: so subtracting 0 of them leaves −0 as it is.
 const FRAC_PI_2_1: f64 = core::f64::consts::FRAC_PI_2;
@@ -20,9 +21,12 @@ const FRAC_PI_2_3: f64 = 1.082_856_673_921_914e-32;
 /// Adding this to |x| < 2^51 rounds x to an integer, which is then in the low bits of the mantissa.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// Up to this |x| the multiple of π/2 is below 2^30, and with it what a fourth part would be: 2^-130, where no x is nearer to one
-/// than 2^-62.
-const CODY_WAITE_LIMIT: f64 = 1e9;
+/// The upper word of 10^9, up to which the multiple of π/2 is below 2^30, and with it what a fourth part would be: 2^-130, where no
+/// x is nearer to one than 2^-62.
+const CODY_WAITE_LIMIT: u32 = 0x41cd_cd65;
+
+/// The upper word of 2^-22, which is more than twice the second part of any such multiple.
+const LITTLE: u32 = 0x3e90_0000;
 
 /// x less the multiple of π/2 nearest to it: r + `low`, and q modulo 4 of x = q π/2 + r (the upper bits of q mean nothing).
 struct Reduced {
@@ -31,18 +35,17 @@ struct Reduced {
     q: u32,
 }
 
-/// a + b with its rounding error.
-#[inline(always)]
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let of_b = sum - a;
-    (sum, (a - (sum - of_b)) + (b - of_b))
-}
-
 /// The reduction of any x; r is NaN for NaN and ±∞.
 #[inline(always)]
 fn reduce(x: f64) -> Reduced {
-    if x.abs() > CODY_WAITE_LIMIT {
+    let shifted = fma(x, core::f64::consts::FRAC_2_PI, ROUNDER);
+    let n = shifted - ROUNDER;
+    // This difference is exact: both are multiples of 2^-53, and it is below 1.
+    let first = fma(n, -FRAC_PI_2_1, x);
+    let r = fma(n, -FRAC_PI_2_2, first);
+    // Where n is 0, r is x.
+    let little = magnitude(r) < magnitude(x).min(LITTLE);
+    if (magnitude(x) >= CODY_WAITE_LIMIT) | little {
         let (r, low) = payne_hanek(x);
         return Reduced {
             r: f64::from_bits(r),
@@ -50,14 +53,8 @@ fn reduce(x: f64) -> Reduced {
             q: low as u32,
         };
     }
-    let shifted = fma(x, core::f64::consts::FRAC_2_PI, ROUNDER);
-    let n = shifted - ROUNDER;
-    // The first difference is exact: both are multiples of 2^-53, and it is below 1. The others leave their errors in `low`.
-    let first = fma(n, -FRAC_PI_2_1, x);
-    let second = fma(n, -FRAC_PI_2_2, first);
-    let r = fma(n, -FRAC_PI_2_3, second);
-    let (step, step_low) = two_sum(first, -second);
-    let low = fma(n, -FRAC_PI_2_2, step) + step_low + fma(n, -FRAC_PI_2_3, second - r);
+    // And so is that of `first` and r, which is less than half of them.
+    let low = fma(n, -FRAC_PI_2_3, fma(n, -FRAC_PI_2_2, first - r));
     let q = shifted.to_bits() as u32;
     Reduced { r, low, q }
 }
@@ -86,8 +83,8 @@ static TWO_OVER_PI: [u64; 20] = [
     0x5603_3046_fc7b_6bab,
 ];
 
-/// The reduction of |x| > [`CODY_WAITE_LIMIT`], which is NaN for infinite x: the bits of r, and those of `low`, the last two of which,
-/// which are of no account, are q.
+/// The reduction of |x| ≥ 1/2, which is NaN for infinite x and NaN: the bits of r, and those of `low`, the last two of which, which
+/// are of no account, are q.
 ///
 /// As that of f32: with x = m 2^k, m of 53 bits, only the bits of 2/π from 2^(1−k) on matter modulo 4, and 192 of them give x · 2/π
 /// modulo 4 with an error below 2^-137: no f64 comes nearer than 2^-62 to a multiple of π/2. Never inlined, because a kernel that
@@ -127,7 +124,7 @@ fn payne_hanek(x: f64) -> (u64, u64) {
     let rest = fma(a, FRAC_PI_2_1, -rough) + fma(a, FRAC_PI_2_2, b * FRAC_PI_2_1);
     let r = rough + rest;
     let low = rest - (r - rough);
-    let unit = if x.abs() == f64::INFINITY { f64::NAN } else { unit };
+    let unit = if x.abs() < f64::INFINITY { unit } else { f64::NAN };
     let turned = (x.to_bits() ^ sign) & 1 << 63;
     let q = if x < 0.0 { q.wrapping_neg() } else { q };
     (
@@ -136,47 +133,65 @@ fn payne_hanek(x: f64) -> (u64, u64) {
     )
 }
 
-/// A number, and what rounding has taken of it.
-#[derive(Clone, Copy)]
-struct Exact {
-    value: f64,
-    low: f64,
-}
-
-/// sin (r + `low`) for |r| ≤ π/4, where s = r².
+/// (sin r − r) / (r s) for |r| ≤ π/4, where s = r².
 #[inline(always)]
-fn sin_polynomial(r: f64, low: f64, s: f64) -> Exact {
+fn sin_ratio(s: f64) -> f64 {
     let mut p = 1.589_690_995_211_55e-10;
     p = fma(p, s, -2.505_076_025_340_686_3e-8);
     p = fma(p, s, 2.755_731_370_707_006_8e-6);
     p = fma(p, s, -1.984_126_982_985_795e-4);
     p = fma(p, s, 8.333_333_333_322_49e-3);
-    p = fma(p, s, -1.666_666_666_666_663_2e-1);
-    let rest = fma(p, s * r, fma(s * low, -0.5, low));
-    // The rest of −0 may be +0.
-    let value = (r + rest).copysign(r);
-    Exact {
-        value,
-        low: rest - (value - r),
-    }
+    fma(p, s, -1.666_666_666_666_663_2e-1)
 }
 
-/// cos (r + `low`) for |r| ≤ π/4, where s = r².
+/// (cos r − 1 + s / 2) / s² for |r| ≤ π/4, where s = r².
 #[inline(always)]
-fn cos_polynomial(r: f64, low: f64, s: f64) -> Exact {
+fn cos_ratio(s: f64) -> f64 {
     let mut p = -1.135_964_755_778_819_5e-11;
     p = fma(p, s, 2.087_572_321_298_175e-9);
     p = fma(p, s, -2.755_731_435_139_066_3e-7);
     p = fma(p, s, 2.480_158_728_947_673e-5);
     p = fma(p, s, -1.388_888_888_887_411e-3);
-    p = fma(p, s, 4.166_666_666_666_66e-2);
-    let first = fma(s, -0.5, 1.0);
-    let rest = fma(s, -0.5, 1.0 - first) + fma(p, s * s, -r * low);
-    let value = first + rest;
-    Exact {
-        value,
-        low: rest - (value - first),
+    fma(p, s, 4.166_666_666_666_66e-2)
+}
+
+/// The first term of a sine or cosine, or the first two, and what is to be added to it.
+#[derive(Clone, Copy)]
+struct Terms {
+    first: f64,
+    rest: f64,
+}
+
+impl Terms {
+    /// Their sum, which has the sign of the first one: of −0 it would be +0.
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        (self.first + self.rest).copysign(self.first)
     }
+
+    /// What rounding takes of the sum.
+    #[inline(always)]
+    fn lost(self, sum: f64) -> f64 {
+        self.rest - (sum - self.first)
+    }
+}
+
+/// Sine and cosine of r + `low` for |r| ≤ π/4.
+#[inline(always)]
+fn sin_cos_terms(r: f64, low: f64) -> (Terms, Terms) {
+    let s = r * r;
+    let first = fma(s, -0.5, 1.0);
+    let cos_low = fma(low, -r, fma(s, -0.5, 1.0 - first));
+    (
+        Terms {
+            first: r,
+            rest: fma(sin_ratio(s), s * r, low * first),
+        },
+        Terms {
+            first,
+            rest: fma(cos_ratio(s), s * s, cos_low),
+        },
+    )
 }
 
 /// `value` with the sign that it has in quarter `q`, of which the last bit but one says whether it is the other one.
@@ -185,34 +200,54 @@ fn turned(value: f64, q: u32) -> f64 {
     f64::from_bits(value.to_bits() ^ (u64::from(q & 2) << 62))
 }
 
-#[inline]
-pub fn sin_cos(x: f64) -> (f64, f64) {
+/// `a` if `condition` holds, `b` else.
+#[inline(always)]
+fn select_terms(condition: bool, a: Terms, b: Terms) -> Terms {
+    Terms {
+        first: select(condition, a.first, b.first),
+        rest: select(condition, a.rest, b.rest),
+    }
+}
+
+/// The sine of `more` quarter turns more than x.
+#[inline(always)]
+fn sin_of_sum(x: f64, more: u32) -> f64 {
     let Reduced { r, low, q } = reduce(x);
-    let s = r * r;
-    let (sin, cos) = (sin_polynomial(r, low, s).value, cos_polynomial(r, low, s).value);
-    let (one, other) = if q & 1 == 0 { (sin, cos) } else { (cos, sin) };
-    (turned(one, q), turned(other, q.wrapping_add(1)))
+    let q = q.wrapping_add(more);
+    let (sin, cos) = sin_cos_terms(r, low);
+    turned(select_terms(q & 1 != 0, cos, sin).sum(), q)
 }
 
 #[inline]
 pub fn sin(x: f64) -> f64 {
-    sin_cos(x).0
+    sin_of_sum(x, 0)
 }
 
 #[inline]
 pub fn cos(x: f64) -> f64 {
-    sin_cos(x).1
+    sin_of_sum(x, 1)
+}
+
+#[inline]
+pub fn sin_cos(x: f64) -> (f64, f64) {
+    let Reduced { r, low, q } = reduce(x);
+    let (sin, cos) = sin_cos_terms(r, low);
+    let (sin, cos) = (sin.sum(), cos.sum());
+    let odd = q & 1 != 0;
+    let (one, other) = (select(odd, cos, sin), select(odd, sin, cos));
+    (turned(one, q), turned(other, q.wrapping_add(1)))
 }
 
 #[inline]
 pub fn tan(x: f64) -> f64 {
     let Reduced { r, low, q } = reduce(x);
-    let s = r * r;
-    let (sin, cos) = (sin_polynomial(r, low, s), cos_polynomial(r, low, s));
-    let (above, below) = if q & 1 == 0 { (sin, cos) } else { (cos, sin) };
-    let inverse = 1.0 / below.value;
-    let quotient = above.value * inverse;
-    let error = fma(-quotient, below.value, above.value) + fma(-quotient, below.low, above.low);
+    let (sin, cos) = sin_cos_terms(r, low);
+    let odd = q & 1 != 0;
+    let (above, below) = (select_terms(odd, cos, sin), select_terms(odd, sin, cos));
+    let (over, under) = (above.sum(), below.sum());
+    let inverse = recip_of_normal(under);
+    let quotient = over * inverse;
+    let error = fma(-quotient, under, over) + fma(-quotient, below.lost(under), above.lost(over));
     let tan = fma(error, inverse, quotient).copysign(quotient);
     // A quarter turn more is −1 / tan.
     f64::from_bits(tan.to_bits() ^ (u64::from(q & 1) << 63))
