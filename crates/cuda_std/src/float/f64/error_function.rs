@@ -49,7 +49,7 @@ pub fn erf(x: f64) -> f64 {
     let low = fma(-ratio, a, -a - exponent);
     let (r, n) = split(exponent);
     let growth = r + fma(r * r, quotient(r), low);
-    let power = power_of_two(n.wrapping_sub(1023));
+    let power = power_of_two(n.wrapping_add(1023));
     let erf = fma(-power, growth, 1.0 - power).copysign(x);
     select(is_nan(x), x, erf)
 }

@@ -1,125 +1,176 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exponentials of f64, as those of f32: e^x = 2^n · e^r without a branch and without a division.
+//! Exponentials of f64: e^x = 2^n · e^r without a division.
 //!
 //! ln 2 is subtracted in two parts, of which the first has 42 bits, so that n times it and what that leaves of x are exact,
-//! and r is rounded once. e^r = 1 + (r + r² q(r)), where q has degree 9: the polynomial is off by 2^-57.9 of e^r, r by
-//! 2^-55, and so is the sum in brackets. Together that is less than half an ulp, and the last sum rounds once more.
+//! and r is rounded once. e^r = 1 + r (1 + r q(r)), where q has degree 9: the polynomial is off by 2^-57.9 of e^r, r by
+//! 2^-55, and the sum in brackets by 2^-55.5; the last sum rounds once more. 2^n is added to the exponent. Where that would leave the
+//! normal numbers it is multiplied in by a branch, which stands behind all that takes long, so that it keeps nothing apart.
 
 use super::super::machine::double::fma;
+use super::super::normal::{magnitude, of_upper, select, upper, with_upper};
 
-/// Adding this to |x| < 2^51 rounds x to an integer, which is then in the low bits of the mantissa; 2046 more, so that the
-/// integers that there are become positive.
-pub const ROUNDER: f64 = 6_755_399_441_055_744.0 + 2046.0;
+/// Adding this to |x| < 2^51 rounds x to an integer, which is then in the low bits of the mantissa.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
+const LOG2_E: f64 = core::f64::consts::LOG2_E;
 const LN_2_HI: f64 = 0.693_147_180_559_890_3;
 const LN_2_LO: f64 = 5.497_923_018_708_371e-14;
 
-/// e^x is less than half of the smallest number below this, and infinite above `CEILING`.
-const FLOOR: f64 = -746.0;
-const CEILING: f64 = 710.0;
+/// The upper word of 708: for less, e^x is a normal number, and e^-x.
+pub const NORMAL: u32 = 0x4086_2000;
 
-/// e^x. NaN stays in r, whatever n then is.
+/// That of 746: from there on e^x is infinite, and e^-x less than half of the smallest number.
+const MOST: u32 = 0x4087_5000;
+
+/// The upper word of 1, without its sign that of an exponent of 0.
+const ONE: u32 = 1023 << 20;
+
+/// x · `scale` to the nearest integer, as an f64 and as an integer; anything where the product is 2^31 or more in size.
+#[inline(always)]
+fn nearest(x: f64, scale: f64) -> (f64, u32) {
+    let shifted = fma(x, scale, ROUNDER);
+    (shifted - ROUNDER, shifted.to_bits() as u32)
+}
+
+/// x = n ln 2 + r, and n as of [`nearest`], for |x| ≤ 1000.
+#[inline(always)]
+pub fn split(x: f64) -> (f64, u32) {
+    let (n, bits) = nearest(x, LOG2_E);
+    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), bits)
+}
+
+/// x = n + f for |x| ≤ 2000, and n as of [`nearest`].
+#[inline(always)]
+pub fn split_base_2(x: f64) -> (f64, u32) {
+    let (n, bits) = nearest(x, 1.0);
+    (x - n, bits)
+}
+
+/// p 2^n, of which both are normal.
+#[inline(always)]
+fn raised(p: f64, n: u32) -> f64 {
+    with_upper(p, upper(p).wrapping_add(n << 20))
+}
+
+/// p 2^n for −1100 ≤ n ≤ 1100 and normal p of moderate size, with 2^n as two factors, so that the product is rounded once.
+#[inline(always)]
+pub fn scale(p: f64, n: u32) -> f64 {
+    let half = n >> 1;
+    raised(p, half) * of_upper((n.wrapping_sub(half) << 20).wrapping_add(ONE))
+}
+
+/// p 2^n as the power x of what is above 1, where |x| is so large that this may be subnormal; from `most` on, which is an upper word,
+/// it is 0 or infinite, and p and n may be anything. NaN for NaN.
+#[inline(always)]
+fn far_exp(x: f64, p: f64, n: u32, most: u32) -> f64 {
+    // Without branches of its own.
+    let limit = select(x < 0.0, 0.0, x + f64::INFINITY);
+    select(magnitude(x) < most, scale(p, n), limit)
+}
+
+/// e^x 2^k for small k.
+#[inline(always)]
+fn exp_scaled(x: f64, k: u32) -> f64 {
+    let (r, n) = split(x);
+    let p = fma(fma(quotient(r), r, 1.0), r, 1.0);
+    let n = n.wrapping_add(k);
+    if magnitude(x) >= NORMAL {
+        return far_exp(x, p, n, MOST);
+    }
+    raised(p, n)
+}
+
+/// e^x.
 #[inline]
 pub fn exp(x: f64) -> f64 {
-    let x = if x < FLOOR { FLOOR } else { x };
-    let x = if x > CEILING { CEILING } else { x };
-    let (r, n) = split(x);
-    scale(1.0 + fma(r * r, quotient(r), r), n)
+    exp_scaled(x, 0)
+}
+
+/// e^x / 2, which is not infinite before a hyperbolic sine of x is.
+#[inline]
+pub fn half_exp(x: f64) -> f64 {
+    exp_scaled(x, 0u32.wrapping_sub(1))
 }
 
 /// 2^x.
 #[inline]
 pub fn exp2(x: f64) -> f64 {
-    // As those of `exp`.
-    let x = if x < -1076.0 { -1076.0 } else { x };
-    let x = if x > 1025.0 { 1025.0 } else { x };
-    let shifted = x + ROUNDER;
-    scale(exp2_polynomial(x - (shifted - ROUNDER)), shifted.to_bits() as u32)
+    // Of 1022 and 1076.
+    const NORMAL: u32 = 0x408f_f000;
+    const MOST: u32 = 0x4090_d000;
+    let (f, n) = split_base_2(x);
+    let p = exp2_polynomial(f);
+    if magnitude(x) >= NORMAL {
+        return far_exp(x, p, n, MOST);
+    }
+    raised(p, n)
 }
 
-/// 2^f for |f| ≤ 1/2, with an error of 2^-59 relative to it before rounding.
+/// 2^f for |f| ≤ 0.5001, with an error of 2^-57.1 relative to it before rounding.
 #[inline(always)]
 pub fn exp2_polynomial(f: f64) -> f64 {
-    let mut p = 2.748_651_595_798_935e-11;
-    p = fma(p, f, 4.477_045_391_421_244e-10);
-    p = fma(p, f, 7.053_690_992_380_687e-9);
-    p = fma(p, f, 1.017_791_059_183_287_4e-7);
-    p = fma(p, f, 1.321_548_981_952_316_3e-6);
-    p = fma(p, f, 1.525_273_420_953_128_6e-5);
-    p = fma(p, f, 0.000_154_035_303_900_838_64);
-    p = fma(p, f, 0.001_333_355_814_600_156_7);
-    p = fma(p, f, 0.009_618_129_107_629_944);
-    p = fma(p, f, 0.055_504_108_664_823_45);
-    p = fma(p, f, 0.240_226_506_959_100_7);
+    let mut p = 4.519_403_038_085_257e-10;
+    p = fma(p, f, 7.075_619_612_474_001e-9);
+    p = fma(p, f, 1.017_765_568_582_983_2e-7);
+    p = fma(p, f, 1.321_542_447_222_083_7e-6);
+    p = fma(p, f, 1.525_273_473_853_555_9e-5);
+    p = fma(p, f, 0.000_154_035_304_788_646_26);
+    p = fma(p, f, 0.001_333_355_814_556_726_8);
+    p = fma(p, f, 0.009_618_129_107_577_07);
+    p = fma(p, f, 0.055_504_108_664_824_574);
+    p = fma(p, f, 0.240_226_506_959_101_72);
     p = fma(p, f, core::f64::consts::LN_2);
     fma(p, f, 1.0)
 }
 
-/// x = n ln 2 + r, and n + 2046, for x from `FLOOR` to `CEILING`.
-#[inline(always)]
-pub fn split(x: f64) -> (f64, u32) {
-    let shifted = fma(x, core::f64::consts::LOG2_E, ROUNDER);
-    let n = shifted - ROUNDER;
-    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
-    (r, shifted.to_bits() as u32)
+/// e^x − 1 for |x| below that of [`NORMAL`] and NaN.
+pub struct Expm1 {
+    pub value: f64,
+    /// What rounding has taken of it.
+    pub rest: f64,
+    /// e^x is 2^n (1 + `growth`).
+    growth: f64,
+    n: u32,
 }
 
-/// p 2^(`biased` − 2046), with 2^n as two factors, the exponents of which are positive, so that the result is rounded once, as a
-/// subnormal number too.
-#[inline(always)]
-pub fn scale(p: f64, biased: u32) -> f64 {
-    let first = biased >> 1;
-    p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
-}
-
-/// e^x / 2, which is not infinite before a hyperbolic sine of x is, for x ≥ 0.
-#[inline]
-pub fn half_exp(x: f64) -> f64 {
-    let x = if x > CEILING + 1.0 { CEILING + 1.0 } else { x };
-    let shifted = fma(x, core::f64::consts::LOG2_E, ROUNDER - 1.0);
-    let n = shifted - (ROUNDER - 1.0);
-    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
-    let p = 1.0 + fma(r * r, quotient(r), r);
-    let biased = shifted.to_bits() as u32;
-    let first = biased >> 1;
-    p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
-}
-
-/// e^x − 1 = 2^n (e^r − 1) + (2^n − 1), of which nothing cancels where n is 0, and little otherwise. What rounding takes of r, of
-/// e^r − 1 and of the sum is added last; and what of that is rounded away, where it is below 2^500.
-#[inline(always)]
-pub fn expm1_with_rest(x: f64) -> (f64, f64) {
-    // Below, the result is −1 to less than an ulp.
-    const LEAST: f64 = -40.0;
-    // From here on 1 is nothing beside 2^n, and the rest of n a factor of its own.
-    const MOST: u32 = 1023 + 512;
-    let x = if x < LEAST { LEAST } else { x };
-    let clamped = if x > CEILING { CEILING } else { x };
-    let shifted = fma(clamped, core::f64::consts::LOG2_E, ROUNDER - 1023.0);
-    let n = shifted - (ROUNDER - 1023.0);
-    let first = fma(n, -LN_2_HI, clamped);
-    let r = fma(n, -LN_2_LO, first);
-    let low = fma(n, -LN_2_LO, first - r);
-    let rest = fma(r * r, quotient(r), low);
-    let p = r + rest;
-    let p_low = rest - (p - r);
-    let biased = shifted.to_bits() as u32 & 0x7ff;
-    let most = if biased > MOST { MOST } else { biased };
-    let power = power_of_two(most);
-    // The product is exact, and less than what it is added to, unless that is 0.
-    let (base, product) = (power - 1.0, power * p);
-    let sum = base + product;
-    let rest = fma(power, p_low, product - (sum - base));
-    let value = sum + rest;
-    // The sum of −0 and 0 has lost the sign.
-    let signed = (value * power_of_two(biased - most + 1023)).copysign(x);
-    (signed, rest - (value - sum))
+impl Expm1 {
+    /// 2^n (e^r − 1) + (2^n − 1), of which nothing cancels where n is 0, and little otherwise. What rounding takes of r, of e^r − 1
+    /// and of the sum is added last.
+    #[inline(always)]
+    pub fn new(x: f64) -> Self {
+        let (n, bits) = nearest(x, LOG2_E);
+        let first = fma(n, -LN_2_HI, x);
+        let r = fma(n, -LN_2_LO, first);
+        let low = fma(n, -LN_2_LO, first - r);
+        let rest = fma(r * r, quotient(r), low);
+        let growth = r + rest;
+        let low = rest - (growth - r);
+        let power = of_upper((bits << 20).wrapping_add(ONE));
+        // The product is exact, and less than what it is added to, unless that is 0.
+        let (base, product) = (power - 1.0, power * growth);
+        let sum = base + product;
+        let rest = fma(power, low, product - (sum - base));
+        let value = sum + rest;
+        Self {
+            // The sum of −0 and 0 has lost the sign.
+            value: value.copysign(x),
+            rest: rest - (value - sum),
+            growth,
+            n: bits,
+        }
+    }
 }
 
 /// e^x − 1.
 #[inline]
 pub fn expm1(x: f64) -> f64 {
-    expm1_with_rest(x).0
+    let Expm1 { value, growth, n, .. } = Expm1::new(x);
+    if magnitude(x) >= NORMAL {
+        // e^x is nothing beside 1, or 1 beside e^x.
+        let power = far_exp(x, 1.0 + growth, n, MOST);
+        return select(x < 0.0, -1.0, power);
+    }
+    value
 }
 
 /// (e^r − 1 − r) / r² for |r| ≤ ln(2) / 2.

@@ -8,7 +8,7 @@
 use super::super::machine::double::fma;
 use super::super::normal::{is_nan, magnitude, recip_of_normal, select, with_upper};
 use super::super::pair::{Pair, fast_two_sum, pair_product};
-use super::exp::{exp2_polynomial, scale};
+use super::exp::{exp2_polynomial, scale, split_base_2};
 use super::log::Split;
 
 /// log2 x for finite x > 0, with a relative error below 2^-64.
@@ -54,10 +54,8 @@ fn of_finite(x: f64, y: f64) -> f64 {
     let saturated = magnitude(high) >= MOST;
     let high = select(saturated, 1100f64.copysign(high), high);
     let low = select(saturated, 0.0, low);
-    const ROUNDER: f64 = super::exp::ROUNDER;
-    let shifted = high + ROUNDER;
-    let f = (high - (shifted - ROUNDER)) + low;
-    scale(exp2_polynomial(f), shifted.to_bits() as u32)
+    let (f, n) = split_base_2(high);
+    scale(exp2_polynomial(f + low), n)
 }
 
 /// Whether y is an integer, and whether it is an odd one; of infinite y an even one.
