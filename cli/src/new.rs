@@ -12,12 +12,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 /// What is written, by its path in the workspace.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("Cargo.toml", include_str!("../templates/Cargo.toml.in")),
     ("build.rs", include_str!("../templates/build.rs")),
     ("src/main.rs", include_str!("../templates/src/main.rs")),
     ("tests/kernels.rs", include_str!("../templates/tests/kernels.rs")),
     ("kernels/Cargo.toml", include_str!("../templates/kernels/Cargo.toml.in")),
+    ("kernels/clippy.toml", include_str!("../templates/kernels/clippy.toml")),
     ("kernels/src/lib.rs", include_str!("../templates/kernels/src/lib.rs")),
     ("README.md", include_str!("../templates/README.md")),
     ("rust-toolchain.toml", include_str!("../templates/rust-toolchain.toml")),
