@@ -17,7 +17,7 @@ const LN_2_HI: f64 = 0.693_147_180_559_890_3;
 const LN_2_LO: f64 = 5.497_923_018_708_371e-14;
 
 /// The upper word of 708: for less, e^x is a normal number, and e^-x.
-pub const NORMAL: u32 = 0x4086_2000;
+const NORMAL: u32 = 0x4086_2000;
 
 /// That of 746: from there on e^x is infinite, and e^-x less than half of the smallest number.
 const MOST: u32 = 0x4087_5000;
@@ -68,7 +68,7 @@ fn far_exp(x: f64, p: f64, n: u32, most: u32) -> f64 {
     select(magnitude(x) < most, scale(p, n), limit)
 }
 
-/// e^x 2^k for small k.
+/// e^x 2^k for small k, which for x < 0 is 0 or more.
 #[inline(always)]
 fn exp_scaled(x: f64, k: u32) -> f64 {
     let (r, n) = split(x);
@@ -86,7 +86,7 @@ pub fn exp(x: f64) -> f64 {
     exp_scaled(x, 0)
 }
 
-/// e^x / 2, which is not infinite before a hyperbolic sine of x is.
+/// e^x / 2 for x ≥ 0 and NaN, which is not infinite before a hyperbolic sine of x is.
 #[inline]
 pub fn half_exp(x: f64) -> f64 {
     exp_scaled(x, 0u32.wrapping_sub(1))
