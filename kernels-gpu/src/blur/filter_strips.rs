@@ -3,7 +3,7 @@
 //!
 //! A thread has several neighbours of a channel and goes down a strip of the picture. Each row that it reads counts for `N` rows of results,
 //! of which it keeps the sums in registers; so each number is loaded and widened once, but for those at a thread's and a strip's edges. Rows
-//! of one channel that begin at vectors are read by vectors ([`Vectors`]), others number by number ([`Singles`]). The weights are
+//! of one channel that begin at vectors are read by vectors (`Vectors`), others number by number (`Singles`). The weights are
 //! parameters, which multiply-adds read from where they are. Sums are as in [`super::filter`].
 
 use cuda_std::hint;
@@ -478,7 +478,7 @@ fn add<const V: usize, const N: usize>(window: &Window<V>, sums: [f32; V], weigh
 }
 
 /// `out` is, for each channel of each pixel, the sum of the `N × N` around it times the weights, rounded as
-/// [`Pixel::from_f32`](crate::pixel::Pixel::from_f32). Pixels are scaled, as [`Scaled`] has it, and so are the `weights`; sums are multiplied
+/// [`Pixel::from_f32`](crate::pixel::Pixel::from_f32). Pixels are scaled, as `Scaled` has it, and so are the `weights`; sums are multiplied
 /// by `scale`. A fourth channel is kept. Beyond the edges lies `border` (a number of [`super::border`]), or `constant` if that has no pixel.
 /// `pixels` and `out` hold `height` rows of `width` pixels of `channels` channels, `width` is at least `V`, and 32 bits count the numbers of
 /// a row, or nothing is done. Block `(i, j)`, of [`THREADS`] threads, treats `V` columns of a channel for each thread of the `rows` rows from
