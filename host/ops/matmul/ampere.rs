@@ -201,14 +201,7 @@ mod tests {
     fn shape(batch: usize, [m, n, k]: [usize; 3]) -> GemmShape {
         GemmShape {
             batch,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0, k, 1],
-            b: [0, 1, n],
-            whole: 0,
-            pitch: n,
+            ..split::tests::shape(m, n, k)
         }
     }
 

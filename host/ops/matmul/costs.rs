@@ -211,19 +211,13 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::split::tests::shape;
     use super::*;
 
     fn size(batch: usize, m: usize, n: usize) -> usize {
         let shape = GemmShape {
             batch,
-            first: 0,
-            m,
-            n,
-            k: 100,
-            a: [0; 3],
-            b: [0; 3],
-            whole: 0,
-            pitch: n,
+            ..shape(m, n, 100)
         };
         best_size::<f32>(&shape, 132).0
     }
@@ -242,14 +236,7 @@ mod tests {
         let parts = |batch: usize, [m, n, k]: [usize; 3]| {
             let shape = GemmShape {
                 batch,
-                first: 0,
-                m,
-                n,
-                k,
-                a: [0, k, 1],
-                b: [0, 1, n],
-                whole: 0,
-                pitch: n,
+                ..shape(m, n, k)
             };
             let behind = Behind {
                 finishes: false,

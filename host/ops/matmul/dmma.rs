@@ -403,14 +403,7 @@ mod tests {
     fn shape([batch, m, n, k]: [usize; 4]) -> GemmShape {
         GemmShape {
             batch,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0; 3],
-            b: [0; 3],
-            whole: 0,
-            pitch: n,
+            ..super::super::split::tests::shape(m, n, k)
         }
     }
 

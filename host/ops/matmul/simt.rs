@@ -504,17 +504,7 @@ mod tests {
     use super::*;
 
     fn shape([m, n, k]: [usize; 3]) -> GemmShape {
-        GemmShape {
-            batch: 1,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0; 3],
-            b: [0; 3],
-            whole: 0,
-            pitch: n,
-        }
+        super::super::split::tests::shape(m, n, k)
     }
 
     /// The best plan, with so many operands copied.
