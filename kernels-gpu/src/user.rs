@@ -313,7 +313,7 @@ macro_rules! epilogue_kernels {
                 // SAFETY: the kernel's contract is the function's.
                 unsafe {
                     $crate::matmul::wgmma::across::gemm_wgmma_across_with::<T, F, R>(
-                        a, b, c, shape, alpha, beta, has_residual, plan, bias, residual,
+                        a, b, c, shape.across(R), alpha, beta, has_residual, plan, bias, residual,
                     )
                 };
             }
@@ -347,8 +347,8 @@ macro_rules! epilogue_kernels {
             {
                 // SAFETY: the kernel's contract is the function's.
                 unsafe {
-                    $crate::matmul::wgmma::across::gemm_wgmma_across_in_fours_with::<T, F, R>(
-                        a, b, c, shape, alpha, beta, has_residual, plan, bias, residual,
+                    $crate::matmul::wgmma::across::gemm_wgmma_across_with::<T, F, R>(
+                        a, b, c, shape.in_fours(), alpha, beta, has_residual, plan, bias, residual,
                     )
                 };
             }

@@ -312,9 +312,19 @@ impl WgmmaShape {
         }
     }
 
+    /// The shape of a launch by [`gemm_wgmma_across`](fn@across::gemm_wgmma_across): where tiles may have [`HALF_TILE_M`] rows by another
+    /// kernel, they have all, as a constant, so that nobody asks whether consumers have stages in turn.
+    #[inline(always)]
+    pub fn across(self, registers: usize) -> Self {
+        match across::may_have_half_rows(registers) {
+            true => self.of_rows(tile_m(registers)),
+            false => self,
+        }
+    }
+
     /// The shape of a launch by tiles of [`HALF_TILE_M`] rows in clusters of four, which it is.
     #[inline(always)]
-    fn in_fours(self) -> Self {
+    pub fn in_fours(self) -> Self {
         Self {
             cluster: 2,
             ..self.of_rows(HALF_TILE_M)

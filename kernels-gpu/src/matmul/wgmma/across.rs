@@ -98,7 +98,20 @@ pub unsafe fn gemm_wgmma_across<T: Input<Element = T> + Output, const R: usize>(
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
-    unsafe { gemm_wgmma_across_with::<T, _, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
+    unsafe {
+        gemm_wgmma_across_with::<T, _, R>(
+            a,
+            b,
+            c,
+            shape.across(R),
+            alpha,
+            beta,
+            has_residual,
+            plan,
+            bias,
+            residual,
+        )
+    };
 }
 
 /// The same by tiles of 64 rows of what is multiplied in clusters of four, whose consumers have stages in turn. They are an entry, so
@@ -124,74 +137,30 @@ pub unsafe fn gemm_wgmma_across_in_fours<T: Input<Element = T> + Output, const R
 {
     // SAFETY: the kernel's contract.
     unsafe {
-        gemm_wgmma_across_in_fours_with::<T, _, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual)
+        gemm_wgmma_across_with::<T, _, R>(
+            a,
+            b,
+            c,
+            shape.in_fours(),
+            alpha,
+            beta,
+            has_residual,
+            plan,
+            bias,
+            residual,
+        )
     };
 }
 
-/// [`gemm_wgmma_across()`], with any function.
-///
-/// # Safety
-///
-/// The kernel's.
-#[allow(clippy::too_many_arguments, reason = "a kernel's")]
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-pub unsafe fn gemm_wgmma_across_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
-    a: TensorMap<'_, T>,
-    b: TensorMap<'_, T>,
-    c: TensorMapMut<'_, T>,
-    shape: WgmmaShape,
-    alpha: f32,
-    beta: f32,
-    has_residual: u32,
-    plan: EpiloguePlan<F>,
-    bias: &[T],
-    residual: TensorMap<'_, T>,
-) where
-    [f32; R]: Registers,
-{
-    // A constant, so that nobody asks whether consumers have stages in turn.
-    let shape = match may_have_half_rows(R) {
-        true => shape.of_rows(tile_m(R)),
-        false => shape,
-    };
-    // SAFETY: the kernel's contract.
-    unsafe { multiply::<T, F, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
-}
-
-/// [`gemm_wgmma_across_in_fours()`], with any function.
-///
-/// # Safety
-///
-/// The kernel's.
-#[allow(clippy::too_many_arguments, reason = "a kernel's")]
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-pub unsafe fn gemm_wgmma_across_in_fours_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
-    a: TensorMap<'_, T>,
-    b: TensorMap<'_, T>,
-    c: TensorMapMut<'_, T>,
-    shape: WgmmaShape,
-    alpha: f32,
-    beta: f32,
-    has_residual: u32,
-    plan: EpiloguePlan<F>,
-    bias: &[T],
-    residual: TensorMap<'_, T>,
-) where
-    [f32; R]: Registers,
-{
-    let shape = shape.in_fours();
-    // SAFETY: the kernel's contract.
-    unsafe { multiply::<T, F, R>(a, b, c, shape, alpha, beta, has_residual, plan, bias, residual) };
-}
-
-/// The product, by tiles and clusters of the shape.
+/// The product of both kernels, with any function, by tiles and clusters of the shape: [`across`](WgmmaShape::across) or
+/// [`in_fours`](WgmmaShape::in_fours), so that they are constants.
 ///
 /// # Safety
 ///
 /// The kernels'.
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn multiply<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
+pub unsafe fn gemm_wgmma_across_with<T: Input<Element = T> + Output, F: EpilogueOp<f32>, const R: usize>(
     a: TensorMap<'_, T>,
     b: TensorMap<'_, T>,
     c: TensorMapMut<'_, T>,
