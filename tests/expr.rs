@@ -2,6 +2,7 @@
 //! Expressions: the bits of the operations one by one, on the device and on the simulated GPU.
 
 mod layouts;
+mod lifetimes;
 mod odd;
 mod own;
 

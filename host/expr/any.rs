@@ -43,7 +43,7 @@ macro_rules! any_expr {
         $(
             impl<'a, D: Dimension> From<Expr<'a, $type, D>> for AnyExpr<'a> {
                 fn from(expr: Expr<'a, $type, D>) -> Self {
-                    Self::$variant(Expr::of(expr.part))
+                    Self::$variant(Expr::of(expr.into_part()))
                 }
             }
         )*

@@ -159,7 +159,7 @@ impl<'a> Deferred<'a> {
         elements: &'a DeviceArrayRef<T, D>,
         by: Expr<'a, T, E>,
     ) -> Result<Self> {
-        let root = by.part?;
+        let root = by.into_part()?;
         if let Some(first) = self.roots.first() {
             check_shape("update", &root.shape, &first.shape)?;
         }

@@ -175,7 +175,8 @@ struct Nowhere {
     address: u64,
 }
 
-impl Elements for Nowhere {
+// SAFETY: it borrows nothing.
+unsafe impl Elements for Nowhere {
     fn stream(&self) -> &Stream {
         &self.stream
     }

@@ -133,6 +133,7 @@ mod formula;
 mod graph;
 mod interpolate;
 mod kernel;
+mod lent;
 mod map2;
 mod methods;
 mod norm;
@@ -162,6 +163,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Error;
 use crate::view::DeviceView;
 use graph::{Node, Part};
+use lent::Lent;
 
 pub use any::AnyExpr;
 pub use call::{Arguments, call};
@@ -184,10 +186,11 @@ pub use value::{Promote, Value};
 
 /// Elements of type `T` that are yet to be computed, of arrays that live for `'a`: see the [module](self).
 ///
-/// A clone is the same expression. What two parts of an expression share is computed once.
+/// A clone is the same expression. What two parts of an expression share is computed once. Its arrays are borrowed until it is used
+/// for the last time, and not until it is dropped: `x = (x.expr() * 2.0).eval()?` compiles.
 #[must_use = "nothing is computed before `eval`"]
 pub struct Expr<'a, T, D> {
-    part: Part<'a>,
+    part: Lent<'a>,
     _elements: PhantomData<fn() -> (T, D)>,
 }
 
@@ -201,7 +204,7 @@ impl<T, D> Clone for Expr<'_, T, D> {
 impl<T, D> fmt::Debug for Expr<'_, T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let element = std::any::type_name::<T>();
-        match &self.part {
+        match &*self.part {
             Ok(node) => write!(f, "Expr({element}, shape={:?}, not computed: see eval)", node.shape),
             Err(problem) => write!(f, "Expr({element}, {})", Error::from(problem.clone())),
         }
@@ -212,9 +215,13 @@ impl<'a, T, D> Expr<'a, T, D> {
     /// That part, which has that type and so many axes.
     fn of(part: Part<'a>) -> Self {
         Self {
-            part,
+            part: Lent::new(part),
             _elements: PhantomData,
         }
+    }
+
+    fn into_part(self) -> Part<'a> {
+        self.part.into_part()
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a, T: Promote<U>, U: Value, D: Dimension> Operand<'a, T> for Expr<'a, U, D
     type Dim = D;
 
     fn operand(self) -> Hidden<'a> {
-        Hidden(self.part)
+        Hidden(self.into_part())
     }
 }
 
@@ -95,7 +95,7 @@ macro_rules! into_expr {
         }
     )*};
     (@numbers $($type:ty),*) => {
-        into_expr! { $([] $type: $type, Ix0, this => super::scalar(this).part;)* }
+        into_expr! { $([] $type: $type, Ix0, this => super::scalar(this).into_part();)* }
     };
     (@arrays $($type:ty),*) => {
         into_expr! { $([T: Value<Element = T> + Element, D: Dimension] $type: T, D, this => Ok(Node::array(this));)* }
@@ -103,7 +103,7 @@ macro_rules! into_expr {
 }
 
 into_expr! {
-    [T: Value, D: Dimension] Expr<'a, T, D>: T, D, this => this.part;
+    [T: Value, D: Dimension] Expr<'a, T, D>: T, D, this => this.into_part();
     [T: Value, D: Dimension] &Expr<'a, T, D>: T, D, this => this.part.clone();
 }
 

@@ -41,7 +41,7 @@ bits!(bool, i32, i64, u8, u16, u32, u64);
 
 macro_rules! operators {
     ($($bound:ident: $($trait:ident $method:ident),*;)*) => {$($(
-        operators!(@on $bound $trait $method Expr<'a, T, D>, this => this.part);
+        operators!(@on $bound $trait $method Expr<'a, T, D>, this => this.into_part());
         operators!(@on $bound $trait $method &Expr<'a, T, D>, this => this.part.clone());
         operators!(@of $bound $trait $method [Element = T] &'a DeviceArray<T, D>);
         operators!(@of $bound $trait $method [Element = T] &'a DeviceArrayRef<T, D>);
@@ -99,7 +99,7 @@ macro_rules! numbers {
             type Output = Expr<'a, $type, D>;
 
             fn $method(self, other: Expr<'a, $type, D>) -> Self::Output {
-                Expr::of(together::<$type>(Binary::$trait, super::scalar(self).part, other.part))
+                Expr::of(together::<$type>(Binary::$trait, super::scalar(self).into_part(), other.into_part()))
             }
         }
 
@@ -122,7 +122,7 @@ macro_rules! prefixes {
             type Output = Self;
 
             fn $method(self) -> Self {
-                Self::of(self.part.and_then(|x| unary(Unary::$trait, x)))
+                Self::of(self.into_part().and_then(|x| unary(Unary::$trait, x)))
             }
         }
 

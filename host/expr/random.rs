@@ -250,7 +250,7 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
                     wanted: "one from 0 to 1".into(),
                 });
             }
-            let stays = random.bernoulli_expr(IxDyn(&x.shape), 1.0 - probability).part?;
+            let stays = random.bernoulli_expr(IxDyn(&x.shape), 1.0 - probability).into_part()?;
             let wide = if T::TYPE == ScalarType::F64 {
                 T::TYPE
             } else {

@@ -42,7 +42,7 @@ impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
     /// ```
     pub fn update<'a>(&'a mut self, function: impl FnOnce(Expr<'a, T, D>) -> Expr<'a, T, D>) -> Result<()> {
         let this = &*self;
-        let root = function(this.expr()).part?;
+        let root = function(this.expr()).into_part()?;
         // SAFETY: borrowed mutably; what has read them, `root`, is computed into them.
         let target = unsafe { Target::new(this, &root, this.stream())? };
         run(this.stream(), &[&root], &[target.elements()])?;

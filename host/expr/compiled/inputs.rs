@@ -172,7 +172,7 @@ impl<'a, T: Value, D: Dimension> Results<'a> for Expr<'a, T, D> {
     type Arrays = DeviceArray<T::Element, D>;
 
     fn parts(self) -> HiddenParts<'a> {
-        HiddenParts(vec![self.part])
+        HiddenParts(vec![self.into_part()])
     }
 
     fn uninit(stream: &Stream, shape: &[usize]) -> Result<Self::Arrays> {
@@ -191,7 +191,7 @@ macro_rules! results {
 
             fn parts(self) -> HiddenParts<'a> {
                 let ($($array,)+) = self;
-                HiddenParts(vec![$($array.part),+])
+                HiddenParts(vec![$($array.into_part()),+])
             }
 
             fn uninit(stream: &Stream, shape: &[usize]) -> Result<Self::Arrays> {

@@ -40,7 +40,8 @@ struct Placeholder {
     address: u64,
 }
 
-impl Elements for Placeholder {
+// SAFETY: it borrows nothing.
+unsafe impl Elements for Placeholder {
     fn stream(&self) -> &Stream {
         &self.stream
     }

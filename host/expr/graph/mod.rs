@@ -37,7 +37,11 @@ use crate::view::{DeviceView, DeviceViewMut};
 pub(in crate::expr) type Part<'a> = std::result::Result<Arc<Node<'a>>, Problem>;
 
 /// An array without its types.
-pub(in crate::expr) trait Elements: Send + Sync {
+///
+/// # Safety
+///
+/// Dropping one reads nothing that it borrows: it may be dropped when that is gone, as a part of a [`Lent`](crate::expr::lent::Lent).
+pub(in crate::expr) unsafe trait Elements: Send + Sync {
     fn stream(&self) -> &Stream;
     fn shape(&self) -> &[usize];
     fn strides(&self) -> &[isize];
@@ -62,7 +66,9 @@ pub(in crate::expr) trait Elements: Send + Sync {
 
 macro_rules! elements {
     ($($type:ty),*) => {$(
-        impl<T: Element, D: Dimension> Elements for $type {
+        // SAFETY: dropping a reference does nothing, and arrays and views hold no reference: what they borrow is in their types, and
+        // their memory is counted.
+        unsafe impl<T: Element, D: Dimension> Elements for $type {
             fn stream(&self) -> &Stream {
                 DeviceArrayRef::stream(self)
             }

@@ -313,23 +313,30 @@ pub(in crate::expr) struct Lying<A> {
 }
 
 /// What holds an array.
-pub(super) trait Holds: Send + Sync {
+///
+/// # Safety
+///
+/// As of [`Elements`].
+pub(super) unsafe trait Holds: Send + Sync {
     fn elements(&self) -> &dyn Elements;
 }
 
-impl Holds for Array<'_> {
+// SAFETY: the array's own promise.
+unsafe impl Holds for Array<'_> {
     fn elements(&self) -> &dyn Elements {
         &**self
     }
 }
 
-impl Holds for &dyn Elements {
+// SAFETY: dropping a reference does nothing.
+unsafe impl Holds for &dyn Elements {
     fn elements(&self) -> &dyn Elements {
         *self
     }
 }
 
-impl<A: Holds> Elements for Lying<A> {
+// SAFETY: what holds the array promises so.
+unsafe impl<A: Holds> Elements for Lying<A> {
     fn stream(&self) -> &Stream {
         self.array.elements().stream()
     }

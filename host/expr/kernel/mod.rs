@@ -485,7 +485,7 @@ mod tests {
 
     /// 2^32 elements.
     fn table<'a>(x: &'a DeviceArray<f32, Ix2>, y: &'a DeviceArray<f32, Ix2>, output: u64) -> Lowered<'a> {
-        let root = (x.expr() + y.expr() * 2.0).part.expect("a table");
+        let root = (x.expr() + y.expr() * 2.0).into_part().expect("a table");
         lower(&[root], &[LEN, LEN], &[output])
     }
 
@@ -494,7 +494,7 @@ mod tests {
         let device = Device::simulator();
         let x = DeviceArray::<f32, Ix2>::zeros(device.default_stream(), (192, 64))?;
         let turned = x.t();
-        let root = turned.expr().part.expect("a table");
+        let root = turned.expr().into_part().expect("a table");
         let mut lowered = lower(&[root], &[64, 192], &[0]);
         assert!(lowered.program.has_turned());
         for columns in [192, ptx::MOST / ptx::TILE_ROWS] {
@@ -516,7 +516,7 @@ mod tests {
         let device = Device::simulator();
         let x = DeviceArray::<f32, Ix2>::zeros(device.default_stream(), (193, 33))?;
         let turned = x.t();
-        let root = turned.expr().part.expect("a table");
+        let root = turned.expr().into_part().expect("a table");
         let mut lowered = lower(&[root], &[33, 193], &[0]);
         assert!(lowered.program.ragged);
         lowered.lengths = vec![1 << 23, 193];
@@ -527,7 +527,7 @@ mod tests {
 
     /// A sum in parts.
     fn row<'a>(x: &'a DeviceArray<f32, Ix2>, _: &DeviceArray<f32, Ix2>, output: u64) -> Lowered<'a> {
-        let root = x.expr().sum_axis(Axis(1)).part.expect("a sum");
+        let root = x.expr().sum_axis(Axis(1)).into_part().expect("a sum");
         let form = Form::Rows {
             lanes_log2: 8,
             held: 0,

@@ -78,7 +78,8 @@ struct Read {
     buffer: Arc<Buffer>,
 }
 
-impl Elements for Read {
+// SAFETY: it borrows nothing.
+unsafe impl Elements for Read {
     fn stream(&self) -> &Stream {
         &self.stream
     }

@@ -133,16 +133,16 @@ mod tests {
                 .transposed
                 .is_some()
         };
-        let plain = (x.expr() + &x).part.expect("one shape");
+        let plain = (x.expr() + &x).into_part().expect("one shape");
         assert!(!is_transposed(plain));
         let turned = y.view().permuted_axes([0, 2, 1])?;
-        assert!(is_transposed((x.expr() + &*turned).part.expect("one shape")));
-        assert!(is_transposed(turned.expr().part.expect("an array")));
+        assert!(is_transposed((x.expr() + &*turned).into_part().expect("one shape")));
+        assert!(is_transposed(turned.expr().into_part().expect("an array")));
         let reversed = turned.slice(s![.., ..;-1, ..;-1])?;
-        assert!(is_transposed(reversed.expr().part.expect("an array")));
+        assert!(is_transposed(reversed.expr().into_part().expect("an array")));
         // Of a matrix, whatever other axes of one element it has.
         let one = turned.slice(s![1..2, .., ..])?;
-        assert!(is_transposed(one.expr().part.expect("an array")));
+        assert!(is_transposed(one.expr().into_part().expect("an array")));
         // Columns, one row for all, elements that are apart, in C order, or in no sector with others.
         for view in [
             turned.slice(s![.., .., 0..1])?,
@@ -152,7 +152,7 @@ mod tests {
             turned.slice(s![.., ..;8, ..])?,
         ] {
             assert!(
-                !is_transposed(view.expr().part.expect("an array")),
+                !is_transposed(view.expr().into_part().expect("an array")),
                 "{:?}",
                 view.strides()
             );
@@ -184,7 +184,7 @@ mod tests {
             let x = zeros(shape)?;
             let y = zeros([shape[2], shape[1], shape[0]])?;
             let turned = y.view().reversed_axes();
-            assert_eq!(lies((x.expr() + &turned).part), wanted, "{shape:?}");
+            assert_eq!(lies((x.expr() + &turned).into_part()), wanted, "{shape:?}");
         }
         Ok(())
     }
@@ -200,11 +200,11 @@ mod tests {
             DeviceArray::<u8, _>::zeros(device.default_stream(), [10, 80])?,
         );
         let wanted = (None, true, false, vec![Offset, Rows]);
-        assert_eq!(lies((one.expr() + &other).part), wanted);
+        assert_eq!(lies((one.expr() + &other).into_part()), wanted);
         let words = DeviceArray::<f32, _>::zeros(device.default_stream(), 100)?;
         let (one, other) = (words.slice(s![1..81])?, words.slice(s![..80])?);
         let wanted = (None, false, false, vec![Rows, Rows]);
-        assert_eq!(lies((one.expr() + &other).part), wanted);
+        assert_eq!(lies((one.expr() + &other).into_part()), wanted);
         Ok(())
     }
 
@@ -224,14 +224,14 @@ mod tests {
         };
         let part = |begin: usize| x.slice(s![.., .., begin..begin + 64])?.permuted_axes([0, 2, 1]);
         for begin in [0, 4] {
-            assert_eq!(turned(part(begin)?.expr().part.expect("an array")), 1);
+            assert_eq!(turned(part(begin)?.expr().into_part().expect("an array")), 1);
         }
         let y = part(0)?;
-        assert_eq!(turned((y.expr() + y.expr().exp()).part.expect("one array")), 1);
+        assert_eq!(turned((y.expr() + y.expr().exp()).into_part().expect("one array")), 1);
         let many = (1..5).fold(y.expr(), |sum, _| sum.exp() + &*y);
-        assert_eq!(turned(many.part.expect("some calls")), 1);
+        assert_eq!(turned(many.into_part().expect("some calls")), 1);
         let more = (1..20).fold(y.expr(), |sum, _| sum + &*y);
-        assert_eq!(turned(more.part.expect("many calls")), 0);
+        assert_eq!(turned(more.into_part().expect("many calls")), 0);
         // Between vectors, reversed, of other lengths, and of other sizes.
         for other in [
             part(1)?,
@@ -240,11 +240,22 @@ mod tests {
             y.slice(s![.., ..60, ..])?,
             y.slice(s![.., .., ..96])?,
         ] {
-            assert_eq!(turned(other.expr().part.expect("an array")), 0, "{:?}", other.shape());
+            assert_eq!(
+                turned(other.expr().into_part().expect("an array")),
+                0,
+                "{:?}",
+                other.shape()
+            );
         }
         let wide = DeviceArray::<f64, _>::zeros(device.default_stream(), [1, 128, 64])?;
         assert_eq!(
-            turned(wide.view().permuted_axes([0, 2, 1])?.expr().part.expect("an array")),
+            turned(
+                wide.view()
+                    .permuted_axes([0, 2, 1])?
+                    .expr()
+                    .into_part()
+                    .expect("an array")
+            ),
             0
         );
         Ok(())

@@ -549,7 +549,7 @@ mod tests {
             let x = DeviceArray::<f32, _>::zeros(device.default_stream(), shape)?;
             let one = x.slice(s![..1, ..])?;
             let both = if is_row { x.expr() + &one } else { x.expr() + 1.0 };
-            let root = both.part.expect("one shape");
+            let root = both.into_part().expect("one shape");
             Ok(lower(&[Arc::clone(&root)], &root.shape, &[1 << 20]).program.vectors)
         };
         for (shape, is_row, wanted) in [
@@ -565,7 +565,7 @@ mod tests {
         let x = DeviceArray::<f32, _>::zeros(device.default_stream(), 2048)?;
         let much = (x.expr().sin() + 1.0).exp().tanh().sqrt().abs().ln().tanh();
         for (len, wanted) in [(2048, Vectors::Two), (1024, Vectors::Any), (0, Vectors::Any)] {
-            let root = much.clone().part.expect("an array");
+            let root = much.clone().into_part().expect("an array");
             let mut lowered = lower(&[Arc::clone(&root)], &root.shape, &[1 << 20]);
             lowered.lengths = vec![len];
             assert_eq!(ptx::vectors(&lowered.program, &lowered.lengths), wanted, "{len}");

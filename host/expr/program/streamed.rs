@@ -136,7 +136,7 @@ mod tests {
         let first = x.first_address() as u64;
         let output = 1 << 20;
         let reversed = x.slice(s![..;-1, ..;-1])?;
-        let part = (reversed.expr() + &row).part.expect("one shape");
+        let part = (reversed.expr() + &row).into_part().expect("one shape");
         let lowered = lower(&[Arc::clone(&part)], &part.shape, &[output]);
         assert!(lowered.program.either_way);
         // The row is small.
@@ -145,7 +145,7 @@ mod tests {
             [(0, output..output + 4096), (1, first..first + 4096)]
         );
         let half = x.slice(s![..8, ..])?;
-        let part = (half.expr() + 1.0).part.expect("an array");
+        let part = (half.expr() + 1.0).into_part().expect("an array");
         assert!(!lower(&[Arc::clone(&part)], &part.shape, &[output]).program.either_way);
         Ok(())
     }
