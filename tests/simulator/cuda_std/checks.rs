@@ -23,7 +23,7 @@ use cuda_std::prelude::*;
 /// The elements of the memory that each kernel has.
 const LEN: usize = 4096;
 
-/// For races alone: what races with a write may come before it, and is uninitialised then.
+/// For races alone.
 const RACES: Checks = Checks {
     races: true,
     ..Checks::NONE
@@ -81,7 +81,7 @@ fn try_both((file, source): (&str, &str), name: &str, wanted: &str, launch: impl
         panic!("`{name}`, corrected: {fault}");
     }
     let races = wanted.starts_with("data race");
-    let fault = launch(false, if races { RACES } else { Checks::ALL });
+    let fault = launch(false, Checks::ALL);
     let fault = fault.unwrap_or_else(|| panic!("`{name}`: nothing was found"));
     assert!(fault.message.starts_with(wanted), "`{name}`: {fault}");
     let at = fault.location.as_ref().expect("the fault has a place");

@@ -25,6 +25,14 @@ pub(crate) enum Late {
 /// What is wrong, and with the access of which place.
 pub(super) type Found = (Bytes, Problem);
 
+/// How memory is accessed.
+struct How {
+    kind: Kind,
+    /// What is waited for, if it is under way from here on.
+    awaited: Option<Awaited>,
+    checks: Checks,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     round: u64,
@@ -201,7 +209,26 @@ impl<'a> Checker<'a> {
         kind: Kind,
         at: &'static Location<'static>,
     ) -> Result<(), Found> {
-        self.enter(&mut self.state(), who, &[place], (kind, None), at)
+        self.enter(&mut self.state(), who, &[place], self.how(kind, None), at)
+    }
+
+    /// As [`access`](Self::access), whoever has written there.
+    pub(super) fn access_unwritten(
+        &self,
+        who: Who,
+        place: Bytes,
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) -> Result<(), Found> {
+        let mut how = self.how(kind, None);
+        how.checks.uninitialised = false;
+        self.enter(&mut self.state(), who, &[place], how, at)
+    }
+
+    /// With all checks that there are.
+    fn how(&self, kind: Kind, awaited: Option<Awaited>) -> How {
+        let checks = self.checks;
+        How { kind, awaited, checks }
     }
 
     /// The access of a copy or a product, which is under way from here on, until it has been waited for.
@@ -214,7 +241,7 @@ impl<'a> Checker<'a> {
         at: &'static Location<'static>,
     ) -> Result<(), Found> {
         let awaited = self.checks.races.then_some(awaited);
-        self.enter(&mut self.state(), who, places, (kind, awaited), at)
+        self.enter(&mut self.state(), who, places, self.how(kind, awaited), at)
     }
 
     pub(super) fn copies_commit(&self, who: Who, engine: Engine) {
@@ -239,7 +266,7 @@ impl<'a> Checker<'a> {
         state: &mut State,
         who: Who,
         places: &[Bytes],
-        (kind, awaited): (Kind, Option<Awaited>),
+        How { kind, awaited, checks }: How,
         at: &'static Location<'static>,
     ) -> Result<(), Found> {
         let Some(&Bytes { space, holder, .. }) = places.first() else {
@@ -275,14 +302,16 @@ impl<'a> Checker<'a> {
         }
         let mut access = |place: Bytes| match place.space {
             Space::Global => {
-                self.enter_written(place, kind)?;
+                if checks.uninitialised {
+                    self.enter_written(place, kind)?;
+                }
                 let checks = Checks {
                     uninitialised: false,
-                    ..self.checks
+                    ..checks
                 };
                 shadow.access(place, kind, &actor, checks)
             }
-            Space::Shared => shadow.access(place, kind, &actor, self.checks),
+            Space::Shared => shadow.access(place, kind, &actor, checks),
         };
         for &place in places {
             if let Err(problem) = access(place) {
@@ -327,7 +356,7 @@ impl<'a> Checker<'a> {
     ) -> Result<(), Found> {
         let mut state = self.state();
         for kind in operation.kinds(scope) {
-            self.enter(&mut state, who, &[place], (kind, None), at)?;
+            self.enter(&mut state, who, &[place], self.how(kind, None), at)?;
         }
         // What is handed on through another block's memory is that block's: it is lent to this function.
         let mut published = std::mem::take(state.published(who, place));

@@ -27,6 +27,7 @@ use crate::count;
 use crate::error::Call;
 pub(crate) use block::{Meeting, Who};
 pub(crate) use checker::Checker;
+use checker::Found;
 pub use checks::Checks;
 pub(crate) use copies::Awaited;
 pub use copies::Engine;
@@ -36,11 +37,12 @@ pub use kinds::{Atomic, Kind, Scope, Space};
 use report::raise;
 pub(crate) use report::report_end;
 pub(crate) use shadow::ByAddress;
+use word::Problem;
 
 /// Checks an access by the running thread, where a problem is its fault, and counts it.
 #[cold]
 pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
-    if place.align > 0 {
+    if may_wait(place) {
         context.preempt();
     }
     let place = context.held(place);
@@ -53,8 +55,38 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
         return;
     };
     if let Err(found) = checker.access(context.who(), place, kind, call.at) {
+        let found = match found.1 {
+            Problem::Uninitialised(_) if may_wait(place) => {
+                let later = unless_written_later(context, checker, call, place, kind);
+                later.err().unwrap_or(found)
+            }
+            _ => found,
+        };
         raise(context, call, kind, found);
     }
+}
+
+/// Whether other threads may run where this place is accessed: not where one lane does what is all lanes'.
+fn may_wait(place: Bytes) -> bool {
+    place.align > 0
+}
+
+/// How often the other threads of a block may run before what one of them reads counts as written by nobody.
+const PASSES: u32 = 64;
+
+/// If another thread would write what this one reads, and merely has not come so far, it is the order of the two that is missing, and
+/// not the write: the access is entered all the same, and the others go on to where they wait for this thread. The write is a race
+/// then, and its thread's fault, which ends this one. It has not seen by then what is there.
+fn unless_written_later(
+    context: &Context<'_>,
+    checker: &Checker<'_>,
+    call: Call,
+    place: Bytes,
+    kind: Kind,
+) -> Result<(), Found> {
+    checker.access_unwritten(context.who(), place, kind, call.at)?;
+    (0..PASSES).for_each(|_| context.yield_now());
+    Ok(())
 }
 
 /// As [`access`], of a copy or a product, which is under way until it has been waited for: what comes too early for it is a
@@ -67,7 +99,7 @@ pub(crate) fn copy_begins<const P: usize>(
     kind: Kind,
     awaited: Awaited,
 ) {
-    if places.iter().any(|place| place.align > 0) {
+    if places.iter().copied().any(may_wait) {
         context.preempt();
     }
     let places = places.map(|place| context.held(place));

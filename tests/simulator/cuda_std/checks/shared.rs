@@ -36,6 +36,45 @@ fn words_that_race_are_written() {
     assert_eq!(fault, None);
 }
 
+/// The first thread reads what all others are to write, and comes first: it is the barrier that is missing, unless nobody writes.
+#[test]
+fn what_others_write_later_is_a_race() {
+    let fault = |checks, written: usize| {
+        crate::checks::run((1, 64, false), checks, |out| {
+            let (tile, me) = (shared_array![u32; 64], thread::thread_idx_x() as usize);
+            if me < written {
+                tile.set(me, 1);
+            }
+            if me == 0 {
+                out.set(0, (0..64).map(|i| tile.get(i)).sum());
+            }
+        })
+        .unwrap()
+    };
+    let message = fault(Checks::ALL, 64).message;
+    let wanted = "data race on element 1 (of 4 bytes) of the shared array at ";
+    assert!(message.starts_with(wanted), "{message}");
+    assert!(
+        message.contains("this write, and the read of thread (0, 0, 0) at "),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("a barrier between them would order them") || message.contains("sync_warp"),
+        "{message}"
+    );
+    let without_races = Checks {
+        races: false,
+        ..Checks::ALL
+    };
+    for (checks, written) in [(Checks::ALL, 1), (without_races, 64)] {
+        let message = fault(checks, written).message;
+        assert!(
+            message.starts_with("uninitialised: byte 4 of the shared array"),
+            "{message}"
+        );
+    }
+}
+
 /// A fault has what its message says in parts, too.
 #[test]
 fn findings_in_parts() {
