@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::common::{Number, cases, elements, random, rng, upload, upload_vec};
 use kernels_gpu::histogram::{self as kernels, CACHE, COLUMNS, Plan, Uniform};
-use ndarray::{Array1, Array2, Array3, Ix1};
+use ndarray::{Array1, Array2, Array3, Ix1, array};
 use proptest::prelude::*;
 use warpsmith::ops::{Bincount, Histogram, histogram_bin_edges};
 use warpsmith::{Device, DeviceArray, LaunchConfig};
@@ -353,6 +353,32 @@ fn properties<T: Element>() {
         let inside = x.iter().filter(|x| (edges[0]..=edges[bins]).contains(&x.to_f64())).count();
         prop_assert_eq!(counts.iter().sum::<u64>(), inside as u64);
     });
+}
+
+/// What `argmin_axis` gives, say; and what has no place, of 32 bits neither.
+#[test]
+fn values_of_64_bits_are_counted() -> warpsmith::Result<()> {
+    let places = array![3u64, 0, 3, 3, 7];
+    assert_eq!(
+        upload(&places).bincount()?.to_ndarray()?,
+        array![1, 0, 0, 3, 0, 0, 0, 1]
+    );
+    let signed = upload(&places.mapv(|place| place as i64));
+    assert_eq!(signed.bincount()?.to_ndarray()?, array![1, 0, 0, 3, 0, 0, 0, 1]);
+    let mut counts = upload(&array![9u64, 9, 9]);
+    upload(&array![1i64, -1, i64::MIN, 1 << 32, (1 << 32) + 1, 2, 3]).bincount_into(&mut counts)?;
+    assert_eq!(counts.to_ndarray()?, array![0, 1, 1]);
+    assert_eq!(upload(&Array1::<u64>::zeros(0)).bincount()?.shape(), [0]);
+    let message = |result: warpsmith::Result<DeviceArray<u64, _>>| result.unwrap_err().to_string();
+    assert_eq!(
+        message(upload(&array![3, -7i64, 5]).bincount()),
+        "bincount: x: given an element -7, wanted no negative element"
+    );
+    assert_eq!(
+        message(upload(&array![u64::MAX >> 32]).bincount()),
+        "bincount: x: given an element 4294967295, wanted elements below 2^32 − 1"
+    );
+    Ok(())
 }
 
 for_types!(values_are_counted: u8 u16 i32 u32);
