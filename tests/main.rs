@@ -9,6 +9,7 @@ mod common;
 
 mod along;
 mod array;
+mod assigned;
 mod attention;
 mod binary;
 mod blur;

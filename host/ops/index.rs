@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements that indices or a mask name: gathered, added to, selected.
+//! Elements that indices or a mask name: gathered, added to, replaced (assign.rs), selected.
+
+mod assign;
+mod indices;
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::{ScatterAdd as Atomically, ScatterAddInOrder as AddInOrder};
@@ -13,41 +16,8 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words, WordsMut};
-use crate::ops::transpose::Ordered;
 
-/// The types of indices: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
-pub trait Index: sealed::Sealed {}
-
-impl Index for u64 {}
-impl Index for i64 {}
-impl Index for u32 {}
-
-mod sealed {
-    use super::*;
-
-    pub trait Sealed: Element {
-        /// The indices as the kernels take them: with 64 bits, of which a negative number is a large one.
-        fn to_kernel(indices: &DeviceArrayRef<Self, Ix1>) -> Result<Ordered<'_, u64, Ix1>>;
-    }
-
-    impl Sealed for u64 {
-        fn to_kernel(indices: &DeviceArrayRef<u64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-            indices.in_order()
-        }
-    }
-
-    impl Sealed for i64 {
-        fn to_kernel(indices: &DeviceArrayRef<i64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-            Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
-        }
-    }
-
-    impl Sealed for u32 {
-        fn to_kernel(indices: &DeviceArrayRef<u32, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-            Ok(Ordered::Copied(indices.cast::<u64>()?))
-        }
-    }
-}
+pub use indices::{HostIndex, Index, Indices};
 
 /// The element types of [`scatter_add`](DeviceArrayRef::scatter_add): `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u32` and `u64`.
 pub trait ScatterAdd: Element {
@@ -194,13 +164,15 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// occur more than once. The result has as many parts along the axis as there are indices.
     ///
     /// Each element that is named is read once and written once; indices of other types than `u64` are made `u64` first.
-    /// The indices are looked at on the device: one that is out of bounds is a panic of the kernel, as that of a slice's
-    /// index, which the simulated GPU reports at once, and a GPU with the call that waits.
+    /// Indices on the device are looked at there: one that is out of bounds is a panic of the kernel, as that of a slice's
+    /// index, which the simulated GPU reports at once, and a GPU with the call that waits. Indices on the [host](Indices) are
+    /// looked at, and copied to the device, ahead of the launch.
     ///
     /// # Errors
     ///
     /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] if there are indices and the axis has length 0,
-    /// [`Error::DifferentDevices`], and those of an allocation and a launch.
+    /// [`Error::Parameter`] if an index on the host is out of bounds, [`Error::DifferentDevices`], and those of an allocation and a
+    /// launch.
     ///
     /// # Examples
     ///
@@ -213,19 +185,20 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
     /// let columns = DeviceArray::from_ndarray(device.default_stream(), &array![2u32, 0, 2, 1])?;
     /// assert_eq!(x.take(Axis(1), &columns)?.to_ndarray()?, array![[3, 1, 3, 2], [6, 4, 6, 5]]);
+    /// assert_eq!(x.take(Axis(0), &[1, 0, 1])?.to_ndarray()?, array![[4, 5, 6], [1, 2, 3], [4, 5, 6]]);
     /// # Ok(())
     /// # }
     /// ```
     #[doc(alias = "index_select")]
-    pub fn take<I: Index>(&self, axis: Axis, indices: &DeviceArrayRef<I, Ix1>) -> Result<DeviceArray<T, D>> {
-        self.stream().check_device("take", indices.stream())?;
+    pub fn take<'i>(&self, axis: Axis, indices: impl Indices<'i>) -> Result<DeviceArray<T, D>> {
         self.layout.check_axis("take", axis.index())?;
-        check_indices("take", self.shape(), axis.index(), indices.len())?;
+        check_indices("take", self.shape(), axis.index(), indices.count())?;
+        let indices = indices.on_device("take", self.stream(), self.shape()[axis.index()])?;
         let mut dim = self.raw_dim();
         dim[axis.index()] = indices.len();
         let mut out = DeviceArray::uninit(self.stream(), dim)?;
         if out.len() * size_of::<T>() > 0 {
-            take(&*self.in_order()?, axis.index(), &I::to_kernel(indices)?, &mut out)?;
+            take(&*self.in_order()?, axis.index(), &indices, &mut out)?;
         }
         Ok(out)
     }
@@ -344,14 +317,13 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// 16-bit floats are made in `f32`, and each element is rounded once.
     ///
     /// Each value is read once, and an element is read and written for each value that is added to it. Of 16-bit floats both arrays are
-    /// copied to `f32` first, which takes memory for that. The indices are looked at on the device, as
-    /// [`take`](DeviceArrayRef::take) does.
+    /// copied to `f32` first, which takes memory for that. Indices are looked at as by [`take`](DeviceArrayRef::take).
     ///
     /// # Errors
     ///
     /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] unless `values` has the shape of this array but for
     /// the axis, along which it is as long as there are indices (none, if the axis has length 0),
-    /// [`Error::DifferentDevices`], and those of a launch.
+    /// [`Error::Parameter`] if an index on the host is out of bounds, [`Error::DifferentDevices`], and those of a launch.
     ///
     /// # Examples
     ///
@@ -380,11 +352,11 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias("add.at", "index_add"))]
-    pub fn scatter_add<I: Index>(
+    #[doc(alias("add.at", "index_add", "index_put", "scatter_reduce"))]
+    pub fn scatter_add<'i>(
         &mut self,
         axis: Axis,
-        indices: &DeviceArrayRef<I, Ix1>,
+        indices: impl Indices<'i>,
         values: &DeviceArrayRef<T, D>,
     ) -> Result<()> {
         self.add_where("scatter_add", axis, indices, values, false)
@@ -421,44 +393,44 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn scatter_add_in_order<I: Index>(
+    pub fn scatter_add_in_order<'i>(
         &mut self,
         axis: Axis,
-        indices: &DeviceArrayRef<I, Ix1>,
+        indices: impl Indices<'i>,
         values: &DeviceArrayRef<T, D>,
     ) -> Result<()> {
         self.add_where("scatter_add_in_order", axis, indices, values, true)
     }
 
     /// Adds, if all fits.
-    fn add_where<I: Index>(
+    fn add_where<'i>(
         &mut self,
         operation: &'static str,
         axis: Axis,
-        indices: &DeviceArrayRef<I, Ix1>,
+        indices: impl Indices<'i>,
         values: &DeviceArrayRef<T, D>,
         in_order: bool,
     ) -> Result<()> {
-        self.stream().check_device(operation, indices.stream())?;
         self.stream().check_device(operation, values.stream())?;
         self.layout.check_axis(operation, axis.index())?;
         let mut wanted = self.raw_dim();
-        wanted[axis.index()] = indices.len();
+        wanted[axis.index()] = indices.count();
         if values.shape() != wanted.slice() {
             return Err(Error::Shape {
                 operation,
                 given: format!("values of shape {:?} for shape {:?}", values.shape(), self.shape()),
-                wanted: format!("values of shape {:?}, for {} indices", wanted.slice(), indices.len()),
+                wanted: format!("values of shape {:?}, for {} indices", wanted.slice(), indices.count()),
             });
         }
-        check_indices(operation, self.shape(), axis.index(), indices.len())?;
+        check_indices(operation, self.shape(), axis.index(), indices.count())?;
+        let indices = indices.on_device(operation, self.stream(), self.shape()[axis.index()])?;
         if values.is_empty() {
             return Ok(());
         }
         T::add_at(Addition {
             sums: self,
             axis: axis.index(),
-            indices: &I::to_kernel(indices)?,
+            indices: &indices,
             values,
             in_order,
         })

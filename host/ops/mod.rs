@@ -44,7 +44,7 @@ pub use einsum::einsum;
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, PictureAxes, Pixel, Weights};
-pub use index::{Index, ScatterAdd};
+pub use index::{HostIndex, Index, Indices, ScatterAdd};
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
     Binary, CastTo, Elementwise, Map, MatVec, Number, Pool, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,

@@ -7,10 +7,10 @@ use ndarray::{DimMax, Dimension};
 
 use super::broadcast::{Common, check_out, common_dim, is_dense};
 use super::tiles;
-use crate::array::DeviceArray;
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr::one::Term;
+use crate::expr::one::{Term, replace};
 
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
@@ -121,5 +121,103 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
     {
         check_out("select", self.stream(), common3(self, a, b)?.slice(), out)?;
         select(self, a, b, out)
+    }
+}
+
+/// Elements that a mask names, in place: each element, and what it takes of the mask and of the values, is read once.
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
+    /// Replaces the elements where `mask` is not 0 by those of `values` at the same place: `x[mask] = values[mask]` in NumPy, its
+    /// `putmask` and `copyto(x, values, where=mask)`. Mask and values are repeated to the shape of this array.
+    ///
+    /// Values that are as many as there are elements to replace, one for each in C order, as in NumPy's `x[mask] = values`, go by
+    /// the elements' places: [`assign_at`](Self::assign_at) with [`mask.flatnonzero()`](Self::flatnonzero).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if a shape does not broadcast to that of this array, [`Error::DifferentDevices`], and those of a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, -2.0], [-3.0, 4.0]])?;
+    /// let row = DeviceArray::from_ndarray(device.default_stream(), &array![10.0, 20.0])?;
+    /// let is_negative = x.less_scalar(0.0)?;
+    /// x.assign_where(&is_negative, &row)?;
+    /// assert_eq!(x.to_ndarray()?, array![[1.0, 20.0], [10.0, 4.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("putmask", "copyto", "place", "masked_scatter", "where"))]
+    pub fn assign_where<E: Dimension, F: Dimension>(
+        &mut self,
+        mask: &DeviceArrayRef<u8, E>,
+        values: &DeviceArrayRef<T, F>,
+    ) -> Result<()> {
+        check_where("assign_where", self, "a mask", mask)?;
+        check_where("assign_where", self, "values", values)?;
+        self.replace_where(mask, || Term::array(values))
+    }
+
+    /// Sets the elements where `mask`, which is repeated to the shape of this array, is not 0: `x[mask] = value` in NumPy,
+    /// PyTorch's `masked_fill_`. A condition on the elements themselves needs no array: [`x.update(|x| x.less(0.0).select(0.0,
+    /// x))`](Self::update).
+    ///
+    /// # Errors
+    ///
+    /// As [`assign_where`](Self::assign_where).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0, f32::NAN, 3.0])?;
+    /// let is_nan = x.is_nan()?;
+    /// x.fill_where(&is_nan, 0.0)?;
+    /// assert_eq!(x.to_ndarray()?, array![1.0, 0.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("putmask", "masked_fill"))]
+    pub fn fill_where<E: Dimension>(&mut self, mask: &DeviceArrayRef<u8, E>, value: T) -> Result<()> {
+        check_where("fill_where", self, "a mask", mask)?;
+        self.replace_where(mask, || Term::number(value))
+    }
+
+    fn replace_where<'a, E: Dimension>(
+        &mut self,
+        mask: &'a DeviceArrayRef<u8, E>,
+        by: impl Fn() -> Term<'a>,
+    ) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.change_in_order(&mut |x| replace(x, |x| Term::array(mask).select(by(), x)))
+    }
+}
+
+/// An error if an operand is not repeated to the shape of `x`, or is on another device.
+fn check_where<T: Element, U: Element, D: Dimension, E: Dimension>(
+    operation: &'static str,
+    x: &DeviceArrayRef<T, D>,
+    name: &str,
+    operand: &DeviceArrayRef<U, E>,
+) -> Result<()> {
+    x.stream().check_device(operation, operand.stream())?;
+    match operand.layout.broadcast(x.raw_dim()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::Shape {
+            operation,
+            given: format!("{name} of shape {:?} for shape {:?}", operand.shape(), x.shape()),
+            wanted: "a shape that broadcasts to that of the array".into(),
+        }),
     }
 }
