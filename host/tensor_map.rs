@@ -53,7 +53,7 @@ pub(crate) enum TensorType {
 /// A type of elements that tensor maps have.
 pub trait TensorElement: Element + sealed::Sealed {
     #[doc(hidden)]
-    const TYPE: sealed::Type;
+    const MAP_TYPE: sealed::Type;
 }
 
 mod sealed {
@@ -68,7 +68,7 @@ macro_rules! elements {
         impl sealed::Sealed for $type {}
 
         impl TensorElement for $type {
-            const TYPE: sealed::Type = sealed::Type(TensorType::$name);
+            const MAP_TYPE: sealed::Type = sealed::Type(TensorType::$name);
         }
     )*};
 }
@@ -123,7 +123,7 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
     /// are multiples of 16; a tile has as many axes, of 1 to 256 elements each, and lines of a multiple of 16 bytes, no
     /// more than the swizzle has. [`Error::Cuda`] if the driver refuses it, as one for older GPUs than Hopper does.
     pub fn tensor_map(&self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapArg<'_, T>> {
-        self.tensor_map_as(T::TYPE.0, tile, swizzle)
+        self.tensor_map_as(T::MAP_TYPE.0, tile, swizzle)
     }
 
     /// [`tensor_map`](Self::tensor_map) of elements that the copy takes as `of`.
@@ -148,7 +148,7 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
             layout.box_dims[i] = (layout.box_dims[i] - 1) * step as u32 + 1;
             layout.steps[i] = step as u32;
         }
-        self.tensor_map_of(T::TYPE.0, &layout)
+        self.tensor_map_of(T::MAP_TYPE.0, &layout)
     }
 
     fn tensor_map_of(&self, of: TensorType, layout: &TensorMapLayout) -> Result<TensorMapArg<'_, T>> {

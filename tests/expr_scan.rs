@@ -96,6 +96,20 @@ scans! {
 
 /// Long ones, in parts of many elements, whose sums are exact.
 #[test]
+fn running_sums_and_products() {
+    let bytes = upload(&Array3::from_shape_fn((2, 3, 40), |(i, j, k)| {
+        (i + 2 * j + k % 3) as u8
+    }));
+    let (x, what) = (bytes.expr(), "running sums and products");
+    check(&x.cumsum(), bytes.cumsum(), what);
+    check(&x.cumprod(), bytes.cumprod(), what);
+    check(&x.cumsum_axis(Axis(1)), bytes.cumsum_axis(Axis(1)), what);
+    check(&x.cumprod_axis(Axis(2)), bytes.cumprod_axis(Axis(2)), what);
+    let error = x.cumsum_axis(Axis(3)).eval().unwrap_err();
+    assert!(matches!(error, Error::Axes { .. }), "{error}");
+}
+
+#[test]
 fn scans_are_parts_of_expressions() {
     let x = small(Ix1(40_000), 2);
     let sums = x.inclusive_scan::<Sum>().unwrap();

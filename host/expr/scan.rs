@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cuda_std::scalar::Scalar;
-use kernels_gpu::compiled::{Scan, ScanTree};
-use kernels_gpu::op::ReduceOp;
+use kernels_gpu::compiled::{Number, Scan, ScanTree};
+use kernels_gpu::op::{Product, ReduceOp, Sum};
 use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
@@ -141,6 +141,56 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
             let operator = type_name::<Op>().rsplit("::").next().unwrap_or_default();
             scan(name, Some(operator), x, axis, parameters, compute)
         }))
+    }
+}
+
+/// Running sums and products: inclusive scans by [`Sum`] and [`Product`], as [`cumsum`](DeviceArrayRef::cumsum) and its kind of
+/// arrays.
+impl<'a, T: Value<Element = T> + Number, D: Dimension> Expr<'a, T, D>
+where
+    T::Total: Value<Element = T::Total> + Element,
+{
+    /// The sum of all elements up to each one, in C order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[0.5, 0.25, 0.25], [0.125, 0.5, 0.375]])?;
+    /// let are_most = x.expr().cumsum_axis(Axis(1)).less_equal(0.75);
+    /// assert_eq!(are_most.eval()?.to_ndarray()?, array![[1, 1, 0], [1, 1, 0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cumsum(&self) -> Expr<'a, T::Total, D> {
+        self.inclusive_scan::<Sum>()
+    }
+
+    /// The sum of the elements of each line along an axis up to each one.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+    pub fn cumsum_axis(&self, axis: Axis) -> Expr<'a, T::Total, D> {
+        self.inclusive_scan_axis::<Sum>(axis)
+    }
+
+    /// The product of all elements up to each one, in C order.
+    pub fn cumprod(&self) -> Expr<'a, T::Total, D> {
+        self.inclusive_scan::<Product>()
+    }
+
+    /// The product of the elements of each line along an axis up to each one.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+    pub fn cumprod_axis(&self, axis: Axis) -> Expr<'a, T::Total, D> {
+        self.inclusive_scan_axis::<Product>(axis)
     }
 }
 

@@ -3,10 +3,11 @@
 
 use kernels_gpu::transpose::Extent;
 
+use super::shares::Shares;
 use super::{MOST, order, vector_len};
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
 use crate::expr::program::stashed::stash_len;
-use crate::expr::program::{Form, GROUP, Input, Layout, Program, Reduce, Step, Vectors, WARP_LOG2};
+use crate::expr::program::{Form, Input, Layout, Program, Step, Vectors, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
 /// Threads of a block.
@@ -26,14 +27,14 @@ pub(super) const LANES_LOG2: u32 = 5;
 
 /// The most vectors in a row of a tile, as a power of two: of 32 bits, 128 bytes. A warp has 4 rows of them, and those below
 /// are of the same block, which so reads whole sectors of a transposed input of 32 bits.
-const TILE_VECTORS_LOG2: u32 = 3;
+pub(super) const TILE_VECTORS_LOG2: u32 = 3;
 
 /// The most threads that share neighbours in a row of a tile, as a power of two: of 32 bits, a sector.
-const TILE_LANES_LOG2: u32 = 3;
+pub(super) const TILE_LANES_LOG2: u32 = 3;
 
 /// The most rows of a tile, as a power of two: of bytes, a sector. A block has at least one tile, so that what a warp leaves
 /// of sectors is read by its neighbours.
-const HEIGHT_LOG2: u32 = 5;
+pub(super) const HEIGHT_LOG2: u32 = 5;
 
 /// And of one of vectors, which a block has.
 pub(super) const VECTORS_HEIGHT_LOG2: u32 = 6;
@@ -49,7 +50,7 @@ pub(super) const TURNED_VECTORS_LOG2: u32 = 4;
 const LEAST_RAGGED: [usize; 2] = [48, 4];
 
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
-const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
+pub(super) const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
 
 /// The values of a launch, in the order of the program.
 pub(in crate::expr) struct Arguments<'a> {
@@ -331,112 +332,6 @@ impl Block {
     }
 }
 
-/// How the threads share the elements.
-struct Shares {
-    columns: usize,
-    /// Of a flat program the vectors, else the rows.
-    rows: usize,
-    lanes_log2: u32,
-    height_log2: u32,
-    /// Vectors, groups or tiles of a row; of reductions the blocks that have rows side by side.
-    groups: usize,
-    /// Of reductions the blocks of a part, else the threads.
-    count: usize,
-}
-
-impl Shares {
-    fn new(program: &Program, lengths: &[usize], parts: Parts) -> Self {
-        assert_eq!(lengths.len(), usize::from(program.axes), "a length for each axis");
-        if let Some(reduce) = &program.reduce {
-            return Self::of_rows(program, reduce, lengths, parts);
-        }
-        let (&columns, outer) = lengths.split_last().expect("at least one axis");
-        // Without elements there are no rows, which the kernel looks at.
-        let rows: usize = if columns == 0 { 0 } else { outer.iter().product() };
-        assert!(rows * columns <= MOST, "a launch has at most {MOST} elements");
-        let (flat, aligned, transposed) = (is_flat(program), program.aligned, program.transposed.is_some());
-        assert!(!(flat && transposed), "one row has no tiles");
-        let len = match aligned || program.ragged {
-            true => vector_len(program),
-            false => spread_len(program),
-        };
-        let rest = if aligned { columns % len } else { 0 };
-        assert!(flat || rest == 0, "rows of aligned programs are whole vectors");
-        let lanes_log2 = match (aligned, transposed) {
-            (true, false) => 0,
-            (true, true) if program.has_turned() => TURNED_VECTORS_LOG2,
-            (true, true) => lanes(columns, len, TILE_VECTORS_LOG2),
-            (false, true) if program.ragged => lanes(columns, len, TILE_VECTORS_LOG2),
-            (false, true) => lanes(columns, len, TILE_LANES_LOG2),
-            (false, false) if flat => LANES_LOG2,
-            (false, false) => lanes(columns, len, LANES_LOG2),
-        };
-        // Where rows begin and end between two vectors, a row has a part of one more.
-        let behind = if program.ragged { len - 1 } else { 0 };
-        let groups = (columns + behind - rest).div_ceil(len << lanes_log2);
-        let most = if aligned || program.ragged {
-            VECTORS_HEIGHT_LOG2
-        } else {
-            HEIGHT_LOG2
-        };
-        let height_log2 = if transposed { height(rows, most) } else { 0 };
-        let has_pairs = match program.vectors {
-            Vectors::Any => is_paired(program) && rest == 0 && groups >= LEAST_PAIRED,
-            Vectors::One => false,
-            Vectors::Two => true,
-        };
-        if has_pairs {
-            return Self {
-                columns,
-                rows: groups,
-                lanes_log2: 1,
-                height_log2,
-                groups,
-                count: groups.div_ceil(2 * THREADS as usize) * THREADS as usize,
-            };
-        }
-        Self {
-            columns,
-            rows: if flat && aligned { groups } else { rows },
-            lanes_log2,
-            height_log2,
-            groups,
-            count: rows.next_multiple_of(1 << height_log2) * (groups << lanes_log2) + rest,
-        }
-    }
-}
-
-impl Shares {
-    /// Of reductions: the groups are blocks, of each part.
-    fn of_rows(program: &Program, reduce: &Reduce, lengths: &[usize], parts: Parts) -> Self {
-        let (&last, outer) = lengths.split_last().expect("at least one axis");
-        assert!(
-            parts.len <= MOST && parts.len.is_multiple_of(GROUP),
-            "a part has at most {MOST} elements"
-        );
-        let (rows, groups, count) = match reduce.form {
-            Form::Rows { .. } => {
-                let rows: usize = outer.iter().product();
-                (rows, 1, rows.div_ceil(rows_of_block(reduce.form)))
-            }
-            Form::Columns { .. } => {
-                let rows: usize = outer[1..].iter().product();
-                let groups = last.div_ceil(columns_of_block(program));
-                (rows, groups, rows * groups)
-            }
-        };
-        assert!(rows <= MOST && count <= MOST, "a launch has at most {MOST} rows");
-        Self {
-            columns: last,
-            rows,
-            lanes_log2: 0,
-            height_log2: 0,
-            groups,
-            count,
-        }
-    }
-}
-
 /// The rows that a block has at a time, each by as many threads.
 pub(super) fn rows_of_block(form: Form) -> usize {
     match form {
@@ -448,18 +343,6 @@ pub(super) fn rows_of_block(form: Form) -> usize {
 /// The columns that a block has.
 pub(super) fn columns_of_block(program: &Program) -> usize {
     (if program.aligned { vector_len(program) } else { 1 }) << WARP_LOG2
-}
-
-/// The logarithm of the number of threads that share neighbours, at most `most`. As many as leave no more than a third of their
-/// elements beyond the row: neighbours in one access are worth less than that.
-fn lanes(columns: usize, len: usize, most: u32) -> u32 {
-    let has_few_idle = |&log2: &u32| 2 * columns.next_multiple_of(len << log2) <= 3 * columns;
-    (0..=most).rev().find(has_few_idle).unwrap_or(0)
-}
-
-/// The logarithm of the number of rows of a tile, at most `most`.
-fn height(rows: usize, most: u32) -> u32 {
-    rows.next_power_of_two().trailing_zeros().min(most)
 }
 
 /// The block of parameters.
@@ -623,6 +506,7 @@ pub(super) fn least_blocks(form: Form) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expr::program::Reduce;
     use cuda_std::scalar::ScalarType;
 
     /// The last blocks are there and read at least what the cache has, and so are the elements before theirs.

@@ -46,6 +46,7 @@ mod module;
 pub(in crate::expr) mod order;
 mod reading;
 mod reduce;
+mod shares;
 mod steps;
 pub(in crate::expr) mod stream;
 #[cfg(test)]

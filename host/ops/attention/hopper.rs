@@ -180,7 +180,7 @@ impl<'a, T: TensorElement> BiasBoxes<'a, T> {
         let lines = if of[2] == 1 { SIDE } else { 1 };
         let bias = bias.slice(s![.., .., .., ..keys as usize])?;
         Ok(Self {
-            map: bias.into_tensor_map(T::TYPE.0, &[1, 1, lines, SIDE], Swizzle::B128)?,
+            map: bias.into_tensor_map(T::MAP_TYPE.0, &[1, 1, lines, SIDE], Swizzle::B128)?,
             axes: BiasAxes { is_there: 1, of },
         })
     }
@@ -243,7 +243,7 @@ fn in_pieces<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>) -> DeviceView<
 /// The map, for tiles of so many lines of one head.
 fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Result<TensorMapArg<'_, T>> {
     let pieces = elements.shape()[3] / PIECE;
-    in_pieces(elements).into_tensor_map(T::TYPE.0, &[1, 1, pieces, lines, PIECE], Swizzle::B128)
+    in_pieces(elements).into_tensor_map(T::MAP_TYPE.0, &[1, 1, pieces, lines, PIECE], Swizzle::B128)
 }
 
 /// The gradients, if the device has such tensor cores and the kernels are written for such operands.

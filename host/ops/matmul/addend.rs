@@ -81,7 +81,7 @@ pub(super) unsafe fn maps<'out, 'addend, C: Summed, F: Copy>(
                 beta: 0.0,
                 step: (product != 0).into(),
             };
-            let map = residual.into_tensor_map(<C as TensorElement>::TYPE.0, &tile, Swizzle::B128)?;
+            let map = residual.into_tensor_map(C::MAP_TYPE.0, &tile, Swizzle::B128)?;
             return Ok((result, ring, AddendMap::Residual(map)));
         }
     }
