@@ -29,7 +29,7 @@ use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
 use kernels_gpu::scan::{Lines, scan, scan_columns, scan_rows, scan_tree};
-use kernels_gpu::transpose::{Strided, Tiles, copy_strided, transpose_tiles};
+use kernels_gpu::transpose::{self, Strided, Tiles, Way, copy_lines, copy_strided, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_oneof, proptest};
@@ -285,12 +285,17 @@ proptest! {
     #[test]
     fn transpositions(
         config in configs(), (tiles, strided) in (bits::<Tiles>(), bits::<Strided>()), (n, out) in (len(), len()),
+        way in one_of(vec![Way::SQUARES, Way::STRETCHES_OF_INPUT, Way::STRETCHES_OF_OUTPUT]), sides in [short(), short()],
+        lines in [bits::<transpose::Lines>(), bits::<transpose::Lines>()],
     ) {
-        let x = ones::<u8>(n);
-        launch::<transpose_tiles<u8>>(&config, (&x, tiles, &mut zeros(out)));
+        let (x, sides) = (ones::<u8>(n), sides.map(|side| side as u32));
+        for tiles in [tiles, Tiles { way, ..tiles }, Tiles { way, sides, ..tiles }] {
+            launch::<transpose_tiles<u8>>(&config, (&x, tiles, &mut zeros(out)));
+        }
         launch::<copy_strided<u8>>(&config, (&x, strided, &mut zeros(out)));
+        launch::<copy_lines>(&config, (&x, &x, lines[0], lines[1], &mut zeros(out)));
         let x = ones::<u64>(n);
-        launch::<transpose_tiles<u64>>(&config, (&x, tiles, &mut zeros(out)));
+        launch::<transpose_tiles<u64>>(&config, (&x, Tiles { way, sides, ..tiles }, &mut zeros(out)));
         launch::<copy_strided<u64>>(&config, (&x, strided, &mut zeros(out)));
     }
 

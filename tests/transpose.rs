@@ -109,7 +109,75 @@ macro_rules! for_plain {
     };
 }
 
+/// Short sides of every length, that make one stretch of several tiles of the other side, and rows that begin anywhere.
+fn every_short_side<T: Plain>() {
+    for short in (2..=64 / size_of::<T>()).chain([70]) {
+        let long = 17_000 / (size_of::<T>() * short) + short % 5;
+        check_transpose::<T>(long, short);
+    }
+    // Stacks of such matrices, one behind another.
+    let x = numbered::<T, _>((3, 301, 3));
+    let wanted = x.view().permuted_axes([0, 2, 1]);
+    assert_array(&upload(&x).permute([0, 2, 1]).unwrap(), &wanted, &"thin stack");
+    let x = numbered::<T, _>((3, 3, 301));
+    let wanted = x.view().permuted_axes([0, 2, 1]);
+    assert_array(&upload(&x).permute([0, 2, 1]).unwrap(), &wanted, &"flat stack");
+}
+
+for_plain!(every_short_side: bytes_1 = u8, bytes_2 = i16, bytes_4 = f32, bytes_8 = u64, bytes_16 = u128);
+
+/// Parts of matrices whose rows begin anywhere, with gaps between them on either side, and what lies in the gaps stays.
+fn parts<T: Plain>() {
+    let x = numbered::<T, _>((290, 301));
+    let on_device = upload(&x);
+    for (rows, columns) in [(200, 260), (129, 131), (270, 3), (3, 270), (100, 1)] {
+        for (top, left) in [(0, 0), (1, 1), (2, 3), (5, 2)] {
+            let part = ndarray::s![top..top + rows, left..left + columns];
+            let view = on_device.slice(part).unwrap();
+            let wanted = x.slice(part);
+            assert_array(&view.transpose().unwrap(), &wanted.t(), &(rows, columns, top, left));
+            let mut host = Array2::from_elem((columns + 7, rows + 9), T::nth(78));
+            let mut out = upload(&host);
+            let inner = ndarray::s![left + 1..left + 1 + columns, top + 2..top + 2 + rows];
+            view.transpose_into(&mut out.slice_mut(inner).unwrap()).unwrap();
+            host.slice_mut(inner).assign(&wanted.t());
+            assert_array(&out, &host, &("into a part", rows, columns, top, left));
+        }
+    }
+}
+
+for_plain!(parts: bytes_1 = u8, bytes_2 = i16, bytes_4 = f32, bytes_8 = u64, bytes_16 = u128);
+
 for_plain!(every_side: bytes_1 = u8, bytes_2 = i16, bytes_4 = f32, bytes_8 = u64, bytes_16 = u128);
+
+/// Lines that begin and end anywhere in words and chunks, on both sides, and what is beside them stays.
+fn lines<T: Plain>() {
+    let x = numbered::<T, _>((5, 3, 180));
+    let on_device = upload(&x);
+    for len in [63, 64, 65, 66, 67, 71, 79, 80, 129] {
+        for (from, to) in [(0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (3, 7), (16, 5), (17, 17)] {
+            let part = ndarray::s![1..4, .., from..from + len];
+            let (view, wanted) = (on_device.slice(part).unwrap(), x.slice(part));
+            assert_array(&view.to_array().unwrap(), &wanted, &(len, from));
+            let mut host = Array3::from_elem((4, 3, len + 20), T::nth(79));
+            let mut out = upload(&host);
+            let inner = ndarray::s![1.., .., to..to + len];
+            out.slice_mut(inner).unwrap().assign(&view).unwrap();
+            host.slice_mut(inner).assign(&wanted);
+            assert_array(&out, &host, &("into a part", len, from, to));
+        }
+    }
+    // Rows from the last to the first, and each several times.
+    let part = ndarray::s![..;-1, .., 1..100];
+    let view = on_device.slice(part).unwrap();
+    assert_array(&view.to_array().unwrap(), &x.slice(part), &"backwards");
+    let row = x.slice(ndarray::s![2, 1, 3..90]);
+    let repeated = on_device.slice(ndarray::s![2, 1, 3..90]).unwrap();
+    let repeated = repeated.broadcast((6, 87)).unwrap().to_array().unwrap();
+    assert_array(&repeated, &row.broadcast((6, 87)).unwrap(), &"repeated");
+}
+
+for_plain!(lines: bytes_1 = u8, bytes_2 = i16, bytes_3 = [u8; 3], bytes_4 = f32, bytes_8 = u64);
 
 /// Elements that are no word, and words that want less alignment than the kernels' own.
 fn some_sides<T: Plain>() {

@@ -5,6 +5,7 @@
 use ndarray::{Array1, Axis, Dimension, IntoDimension, IxDyn, RemoveAxis, Slice};
 
 use super::Border;
+use super::transpose::copy_two;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -52,10 +53,17 @@ pub fn concatenate<T: Element, D: Dimension>(axis: Axis, arrays: &[DeviceView<'_
     }
     dim[axis.index()] = total;
     let mut out = DeviceArray::uninit(first.stream(), dim)?;
-    let mut start = 0;
-    for array in arrays {
-        let end = start + array.shape()[axis.index()];
-        out.slice_axis_mut(axis, Slice::from(start..end))?.assign(array)?;
+    let (mut start, mut rest) = (0, arrays);
+    while let [array, others @ ..] = rest {
+        let mut end = start + array.shape()[axis.index()];
+        rest = others;
+        match others {
+            [next, others @ ..] if copy_two([array, next], axis.index(), start, &mut out)? => {
+                end += next.shape()[axis.index()];
+                rest = others;
+            }
+            _ => out.slice_axis_mut(axis, Slice::from(start..end))?.assign(array)?,
+        }
         start = end;
     }
     Ok(out)

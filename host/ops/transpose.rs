@@ -3,21 +3,23 @@
 //!
 //! The host only plans (plan.rs): axes that are one on both sides are merged, an element and what lies beside it on
 //! both sides becomes a word as wide as an access can be, and what is left is copied, transposed by tiles, or copied
-//! word by word.
+//! line by line or word by word.
 
 mod plan;
 
 use std::ops::{Deref, Range};
 
+use bytemuck::Zeroable;
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::transpose::{self as kernels, copy_strided, transpose_tiles};
+use kernels_gpu::transpose::{self as kernels, copy_lines, copy_strided, transpose_tiles};
 use kernels_gpu::transpose::{
-    BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
+    BATCH_AXES, CHUNK, Extent, LINE_AXES, Lines, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS,
+    Tiles,
 };
 use ndarray::{Dimension, IntoDimension, Ix1};
 
-use self::plan::{Axis, Lie, Plan, first, pieces};
+use self::plan::{Axis, Lie, Plan, Tiling, first, pieces};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -269,6 +271,7 @@ pub(crate) fn copy_to<T: Element, D: Dimension>(
 fn run(plan: &Plan, stream: &Stream, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()> {
     let word = match plan {
         Plan::Contiguous => return copy_contiguous(stream, x, out),
+        Plan::Lines { axes } => return launch_lines(axes, stream, x, out, most),
         Plan::Tiles { word, .. } | Plan::Strided { word, .. } => *word,
     };
     match word {
@@ -304,13 +307,14 @@ where
     S: SafeKernel<Params = (&'static [W], Strided, SliceMut<'static, W>)>,
 {
     match plan {
-        Plan::Contiguous => {}
+        Plan::Contiguous | Plan::Lines { .. } => {}
         Plan::Tiles { batch, a, b, .. } => {
-            let side = kernels::tile_side(size_of::<W>());
+            let tiling = Tiling::new(size_of::<W>(), a, b).expect("the plan has tiles");
+            let [a_side, b_side] = tiling.sides;
             let lens: Vec<usize> = batch.iter().map(|axis| axis.len).collect();
-            let lens = [&lens[..], &[a.len.div_ceil(side), b.len.div_ceil(side)]].concat();
+            let lens = [&lens[..], &[a.len.div_ceil(a_side), b.len.div_ceil(b_side)]].concat();
             for ranges in pieces(&lens, most, BATCH_AXES + 2) {
-                let plan = tiles_of(batch, a, b, side, &ranges);
+                let plan = tiles_of(batch, a, b, &tiling, &ranges);
                 let config = LaunchConfig::new(plan.count, TILE_THREADS as u32);
                 stream.launch::<K>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
             }
@@ -325,6 +329,101 @@ where
         }
     }
     Ok(())
+}
+
+/// Launches the kernel for lines, the last axis being along them.
+fn launch_lines(
+    axes: &[Axis],
+    stream: &Stream,
+    x: &Words<'_, u8>,
+    out: &mut WordsMut<'_, u8>,
+    most: usize,
+) -> Result<()> {
+    let none = Lines::zeroed();
+    for ranges in pieces_of_lines(axes, most) {
+        let plan = lines_of(axes, &ranges, out.address());
+        let config = tiles(plan.count as usize, STRIDED_THREADS, STRIDED_THREADS);
+        let no_other = None::<Words<'_, u8>>;
+        stream.launch::<copy_lines>(&config, (x.cast::<u8>(), no_other, plan, none, out.cast::<u8>()))?;
+    }
+    Ok(())
+}
+
+/// The pieces of a copy of lines, whose last ranges count chunks along a line.
+fn pieces_of_lines(axes: &[Axis], most: usize) -> impl Iterator<Item = Vec<Range<usize>>> + use<> {
+    let mut lens: Vec<usize> = axes.iter().map(|axis| axis.len).collect();
+    if let Some(len) = lens.last_mut() {
+        *len = len.div_ceil(CHUNK);
+    }
+    // A piece has a chunk more than those of its length where it does not begin with one: at most twice as many.
+    pieces(&lens, (most / 2).max(1), LINE_AXES + 1)
+}
+
+/// So many bytes of a line are worth a copy of two arrays' lines in one launch.
+const LEAST_OF_TWO: usize = 64;
+
+/// Copies two arrays into neighbouring parts of a third along an axis, the first of which begins at `start`, in one launch,
+/// and says whether that was possible. What a line of one and the next line of the other share of the memory's sectors is
+/// then written once, and not read and written again when it has left the cache.
+pub(super) fn copy_two<T: Element, D: Dimension>(
+    views: [&DeviceArrayRef<T, D>; 2],
+    axis: usize,
+    start: usize,
+    out: &mut DeviceArrayRef<T, D>,
+) -> Result<bool> {
+    let distance = out.strides()[axis] as usize * size_of::<T>();
+    let places = [start, start + views[0].shape()[axis]].map(|place| place * distance);
+    let (address, strides) = (out.address(), out.strides().to_vec());
+    let plan = |view: &DeviceArrayRef<T, D>, place: usize| {
+        let address = address + place as u64;
+        let axes = Plan::new(&Lie {
+            shape: view.shape(),
+            x: view.strides(),
+            out: &strides,
+            bytes: size_of::<T>(),
+            addresses: [view.address(), address],
+        })
+        .into_lines(LEAST_OF_TWO)?;
+        let mut all = pieces_of_lines(&axes, MOST / 2);
+        let (ranges, None) = (all.next()?, all.next()) else {
+            return None;
+        };
+        let mut lines = lines_of(&axes, &ranges, address);
+        lines.out_first += place as u64;
+        Some(lines)
+    };
+    if views.iter().any(|view| view.is_empty()) || size_of::<T>() == 0 {
+        return Ok(false);
+    }
+    let (Some(first), Some(second)) = (plan(views[0], places[0]), plan(views[1], places[1])) else {
+        return Ok(false);
+    };
+    let blocks = first.count.max(second.count).div_ceil(STRIDED_THREADS as u32);
+    let config = LaunchConfig::new(2 * blocks, STRIDED_THREADS as u32);
+    let stream = out.stream().clone();
+    let [x, y] = views.map(|view| Words::<u8>::of(view));
+    stream.launch::<copy_lines>(&config, (x, y, first, second, WordsMut::<u8>::of(out)))?;
+    Ok(true)
+}
+
+/// The piece of a copy of lines whose last range counts chunks along a line.
+fn lines_of(axes: &[Axis], ranges: &[Range<usize>], address: u64) -> Lines {
+    let (line, others) = (axes.len() - 1, &axes[..axes.len() - 1]);
+    let (first, axes_kept, rank, count) = piece(others, &ranges[..line]);
+    let begin = ranges[line].start * CHUNK;
+    let len = axes[line].len.min(ranges[line].end * CHUNK) - begin;
+    let ends = others.iter().map(|axis| axis.out).chain([first.1 + begin, len]);
+    let aligned = ends.fold(address as usize, |all, end| all | end).is_multiple_of(CHUNK);
+    let chunks = if aligned { len } else { len + CHUNK - 1 }.div_ceil(CHUNK);
+    Lines {
+        x_first: (first.0 + begin) as u64,
+        out_first: (first.1 + begin) as u64,
+        len: len as u64,
+        chunks: Extent::new(chunks),
+        count: (count * chunks) as u32,
+        rank: rank as u32,
+        axes: axes_kept,
+    }
 }
 
 /// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes
@@ -364,21 +463,28 @@ fn strided_of(axes: &[Axis], ranges: &[Range<usize>]) -> Strided {
     }
 }
 
-/// The piece of a transposition whose last two ranges count tiles of that side along `a` and `b`.
-fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, side: usize, ranges: &[Range<usize>]) -> Tiles {
+/// The piece of a transposition whose last two ranges count tiles along `a` and `b`.
+fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, tiling: &Tiling, ranges: &[Range<usize>]) -> Tiles {
     let (batch_ranges, tiles) = ranges.split_at(batch.len());
     let (first, axes, rank, count) = piece(batch, batch_ranges);
-    let (a_first, b_first) = (tiles[0].start * side, tiles[1].start * side);
+    let [a_side, b_side] = tiling.sides;
+    let (a_first, b_first) = (tiles[0].start * a_side, tiles[1].start * b_side);
     Tiles {
         // Forwards along both axes of the tiles.
         x_first: (first.0 + a_first * a.x as usize + b_first * b.x as usize) as u64,
         out_first: (first.1 + a_first * a.out + b_first * b.out) as u64,
-        a_len: (a.len.min(tiles[0].end * side) - a_first) as u64,
-        b_len: (b.len.min(tiles[1].end * side) - b_first) as u64,
+        a_len: (a.len.min(tiles[0].end * a_side) - a_first) as u64,
+        b_len: (b.len.min(tiles[1].end * b_side) - b_first) as u64,
         a_stride: a.x as u64,
         b_stride: b.out as u64,
         a_tiles: Extent::new(tiles[0].len()),
         b_tiles: Extent::new(tiles[1].len()),
+        way: tiling.way,
+        // Along the shorter axis first, so that lines which two tiles share on its side are soon whole in the cache.
+        a_first: u32::from(a.len < b.len),
+        sides: tiling.sides.map(|side| side as u32),
+        padded: u32::from(tiling.padded),
+        zero: 0,
         count: (count * tiles[0].len() * tiles[1].len()) as u32,
         rank: rank as u32,
         axes,

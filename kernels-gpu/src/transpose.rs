@@ -19,16 +19,26 @@
 //!   output's row. Word `j` of lane `l`, which belongs to output row `l V + j`, goes to row `32 j + l` of the tile: so
 //!   lanes write to neighbouring rows, whatever `V` is.
 //!
-//! [`copy_strided`](fn@copy_strided) copies element by element in any order of the axes: for what has a contiguous axis
-//! in common (with elements as wide as that allows), repeats elements, or is too thin for tiles.
+//! Tiles whose rows begin between words go the same way, by words that are moved into place. Of matrices with a short side
+//! a tile has that side whole, so that on the other side it is one stretch of memory, which lies in shared memory as it is
+//! (stretch.rs).
+//!
+//! [`copy_lines`](fn@copy_lines) copies lines that lie together on both sides, 16 bytes at a time, wherever they begin.
+//!
+//! [`copy_strided`](fn@copy_strided) copies element by element in any order of the axes: for short rows that have a
+//! contiguous axis in common (with elements as wide as that allows), for what repeats elements, or is too thin for tiles.
 
+mod lines;
 mod plan;
+mod stretch;
+mod tile;
 
-use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use self::plan::Place;
-pub use self::plan::{Axis, BATCH_AXES, Extent, STRIDED_AXES, Strided, Tiles};
+pub use self::plan::{Axis, BATCH_AXES, Extent, LINE_AXES, Lines, STRIDED_AXES, Strided, Tiles, Way};
+use self::stretch::Stretch;
+use self::tile::Tile;
 
 /// Threads of a block of [`transpose_tiles`](fn@transpose_tiles).
 pub const TILE_THREADS: usize = WARPS * LANES;
@@ -38,6 +48,9 @@ pub const STRIDED_THREADS: usize = 256;
 
 /// Elements that a block of [`copy_strided`](fn@copy_strided) copies.
 pub const STRIDED_TILE: usize = STRIDED_THREADS * ITEMS;
+
+/// Bytes of the output that a thread of [`copy_lines`](fn@copy_lines) writes: a vector, aligned as one.
+pub const CHUNK: usize = 16;
 
 /// Elements that a thread of [`copy_strided`](fn@copy_strided) copies.
 const ITEMS: usize = 4;
@@ -51,13 +64,29 @@ const PITCH: usize = LANES + 1;
 /// Words that a thread has in flight.
 const UNROLL: usize = LANES / WARPS;
 
-/// The side of a tile in elements of `bytes` bytes.
-pub const fn tile_side(bytes: usize) -> usize {
+/// The elements of a word of shared memory, for those of `bytes` bytes.
+const fn elements_of_word(bytes: usize) -> usize {
     match bytes {
-        1 => 4 * LANES,
-        2 | 4 => 2 * LANES,
-        _ => LANES,
+        1 => 4,
+        2 | 4 => 2,
+        _ => 1,
     }
+}
+
+/// The side of a square tile in elements of `bytes` bytes.
+pub const fn tile_side(bytes: usize) -> usize {
+    elements_of_word(bytes) * LANES
+}
+
+/// The most elements of `bytes` bytes of a tile that is one stretch of memory on one side.
+pub const fn stretch_len(bytes: usize) -> usize {
+    tile_side(bytes) * tile_side(bytes)
+}
+
+/// The words of shared memory of a block: those of a square tile, or of a stretch of as many elements that begins between
+/// words and has one left free behind each 32.
+const fn shared_words(v: usize) -> usize {
+    v * LANES * PITCH + 2
 }
 
 /// An element that the kernels move: an unsigned integer of its size.
@@ -71,15 +100,18 @@ pub trait Cell: bytemuck::Pod + Send + Sync {
 trait Packed<const V: usize>: Cell {
     type Word: bytemuck::Pod;
 
-    /// The tile: `32 V` rows of [`PITCH`] words.
+    /// The tile: `32 V` rows of [`PITCH`] words, and what a stretch takes beside them.
     fn tile() -> Shared<Self::Word>;
 
     /// Cell `i` of result `j` is cell `j` of word `i`.
     fn transpose(words: [Self::Word; V]) -> [Self::Word; V];
+
+    /// The word that begins with cell `by`, at most `V`, of two words.
+    fn shift(words: [Self::Word; 2], by: usize) -> Self::Word;
 }
 
 macro_rules! cells {
-    ($($type:ident: $v:literal of $word:ident, $transpose:expr;)*) => {$(
+    ($($type:ident: $v:literal of $word:ident, $transpose:expr, $shift:expr;)*) => {$(
         impl Cell for $type {
             #[inline(always)]
             fn tiles(x: &[Self], plan: &Tiles, out: SliceMut<'_, Self>) {
@@ -92,23 +124,46 @@ macro_rules! cells {
 
             #[inline(always)]
             fn tile() -> Shared<$word> {
-                shared_array![$word; $v * LANES * PITCH]
+                shared_array![$word; shared_words($v)]
             }
 
             #[inline(always)]
             fn transpose(words: [$word; $v]) -> [$word; $v] {
                 $transpose(words)
             }
+
+            #[inline(always)]
+            fn shift(words: [$word; 2], by: usize) -> $word {
+                $shift(words, by)
+            }
         }
     )*};
 }
 
 cells! {
-    u8: 4 of u32, transpose_bytes;
-    u16: 2 of u32, transpose_halves;
-    u32: 2 of u64, transpose_words;
-    u64: 1 of u64, core::convert::identity;
-    u128: 1 of u128, core::convert::identity;
+    u8: 4 of u32, transpose_bytes, |words, by| shift_bits(words, 8 * by);
+    u16: 2 of u32, transpose_halves, |words, by| shift_bits(words, 16 * by);
+    u32: 2 of u64, transpose_words, shift_words;
+    u64: 1 of u64, core::convert::identity, |words: [u64; 2], by: usize| words[by & 1];
+    u128: 1 of u128, core::convert::identity, |words: [u128; 2], by: usize| words[by & 1];
+}
+
+/// The word that begins so many bits, at most 32, behind the first.
+#[inline(always)]
+fn shift_bits([low, high]: [u32; 2], bits: usize) -> u32 {
+    let both = u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << 32;
+    ((both >> bits) as u32).to_le()
+}
+
+/// The pair that begins with word `by` of two pairs.
+#[inline(always)]
+fn shift_words([low, high]: [u64; 2], by: usize) -> u64 {
+    let (first, second) = (u64::from_le(low), u64::from_le(high));
+    match by {
+        0 => low,
+        1 => ((first >> 32) | (second << 32)).to_le(),
+        _ => high,
+    }
 }
 
 /// 4 × 4 bytes: those of odd words change places with those beside them, then pairs of them.
@@ -145,215 +200,12 @@ fn halves(a: u32, b: u32) -> [u32; 2] {
     [(a & 0xffff) | (b << 16), (a >> 16) | (b & 0xffff_0000)]
 }
 
-/// One block's tile. Positions in the tile: `a` counts rows of the input, `b` rows of the output.
-struct Tile<'a, T, W> {
-    x: &'a [T],
-    out: SliceMut<'a, T>,
-    /// The tile's first element, on either side.
-    first: Place,
-    a_stride: usize,
-    b_stride: usize,
-    /// The elements of the tile that exist.
-    a_len: usize,
-    b_len: usize,
-    shared: Shared<W>,
-}
-
-impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
-    /// The tile of this block; `None` for a block too many.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn new<const V: usize>(x: &'a [T], plan: &Tiles, out: SliceMut<'a, T>) -> Option<Self>
-    where
-        T: Packed<V, Word = W>,
-    {
-        let index = thread::block_idx_x();
-        if index >= plan.count {
-            return None;
-        }
-        let (rest, b) = plan.b_tiles.div_rem(index);
-        let (mut rest, a) = plan.a_tiles.div_rem(rest);
-        let mut first = Place {
-            x: plan.x_first,
-            out: plan.out_first,
-        };
-        for i in 0..BATCH_AXES {
-            if i < plan.rank as usize {
-                let axis = &plan.axes[i];
-                let (quotient, step) = axis.extent.div_rem(rest);
-                first = first.step(axis, step);
-                rest = quotient;
-            }
-        }
-        let side = (V * LANES) as u64;
-        let (a, b) = (a as u64 * side, b as u64 * side);
-        first.x = first.x.wrapping_add(a.wrapping_mul(plan.a_stride)).wrapping_add(b);
-        first.out = first.out.wrapping_add(b.wrapping_mul(plan.b_stride)).wrapping_add(a);
-        Some(Self {
-            x,
-            out,
-            first,
-            a_stride: plan.a_stride as usize,
-            b_stride: plan.b_stride as usize,
-            a_len: Ord::min(plan.a_len.saturating_sub(a), side) as usize,
-            b_len: Ord::min(plan.b_len.saturating_sub(b), side) as usize,
-            shared: T::tile(),
-        })
-    }
-
-    /// The thread's lane and warp, of which the compiler can not tell that they were computed before: it would keep
-    /// them, and all that follows from them, across the barrier, in the registers that the words need.
-    #[inline(always)]
-    fn lane_and_warp() -> (usize, usize) {
-        let t = hint::opaque(thread::thread_idx_x()) as usize;
-        (t % LANES, t / LANES % WARPS)
-    }
-
-    /// Where in shared memory the word lies that has the `index`-th `V` elements of row `b` of the output.
-    #[inline(always)]
-    fn word<const V: usize>(b: usize, index: usize) -> usize {
-        (b % V * LANES + b / V) * PITCH + index
-    }
-
-    /// Brings a tile without a gap, whose rows are aligned, to shared memory.
-    ///
-    /// # Safety
-    ///
-    /// Every element of the tile is in bounds, and its rows start at multiples of `V` of an aligned input.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn load_words<const V: usize>(&self)
-    where
-        T: Packed<V, Word = W>,
-    {
-        let (lane, warp) = Self::lane_and_warp();
-        let first = self.first.x as usize + lane * V;
-        for g in 0..V {
-            let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
-                let a = (warp + WARPS * (g * (UNROLL / V) + k / V)) * V + k % V;
-                // SAFETY: the caller's promise; `a` and the word's elements are less than the tile's side.
-                bytemuck::cast(unsafe { self.x.load_vec_unchecked::<V>(first + a * self.a_stride) })
-            });
-            for q in 0..UNROLL / V {
-                let words = T::transpose(cuda_std::array::from_fn(|i| words[q * V + i]));
-                for j in 0..V {
-                    let at = (j * LANES + lane) * PITCH + warp + WARPS * (g * (UNROLL / V) + q);
-                    // SAFETY: a row less than `32 V` and a column less than 32.
-                    unsafe { self.shared.set_unchecked(at, words[j]) };
-                }
-            }
-        }
-    }
-
-    /// Brings any tile to shared memory, element by element.
-    ///
-    /// # Safety
-    ///
-    /// The elements of the tile that exist are in bounds.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn load_elements<const V: usize>(&self)
-    where
-        T: Packed<V, Word = W>,
-    {
-        let (lane, warp) = Self::lane_and_warp();
-        let shared = self.shared.cast::<T>();
-        let mut b = lane;
-        while b < self.b_len {
-            let mut a = warp;
-            while a < self.a_len {
-                let elements: [T; UNROLL] = cuda_std::array::from_fn(|k| {
-                    let a = a + WARPS * k;
-                    if a >= self.a_len {
-                        return T::zeroed();
-                    }
-                    // SAFETY: the caller's promise; a single element is always aligned.
-                    let [element] = unsafe { self.x.load_vec_unchecked(self.first.x as usize + a * self.a_stride + b) };
-                    element
-                });
-                for k in 0..UNROLL {
-                    let a = a + WARPS * k;
-                    if a < self.a_len {
-                        // SAFETY: `a` and `b` are less than the tile's side.
-                        unsafe { shared.set_unchecked(Self::word::<V>(b, a / V) * V + a % V, elements[k]) };
-                    }
-                }
-                a += WARPS * UNROLL;
-            }
-            b += LANES;
-        }
-    }
-
-    /// Writes a tile without a gap, whose rows in the output are aligned.
-    ///
-    /// # Safety
-    ///
-    /// As [`load_words`](Self::load_words), of the output.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn store_words<const V: usize>(&self)
-    where
-        T: Packed<V, Word = W>,
-    {
-        let (lane, warp) = Self::lane_and_warp();
-        let first = self.first.out as usize + lane * V;
-        for g in 0..V {
-            let row = |k: usize| warp + WARPS * (g * UNROLL + k);
-            let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
-                // SAFETY: the row is less than the tile's side, and the lane less than 32.
-                unsafe { get(self.shared, Self::word::<V>(row(k), lane)) }
-            });
-            for k in 0..UNROLL {
-                let at = first + row(k) * self.b_stride;
-                // SAFETY: the caller's promise; the row and the word's elements are less than the tile's side.
-                unsafe { self.out.set_vec_unchecked::<V>(at, bytemuck::cast(words[k])) };
-            }
-        }
-    }
-
-    /// Writes any tile, element by element.
-    ///
-    /// # Safety
-    ///
-    /// As [`load_elements`](Self::load_elements), of the output.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn store_elements<const V: usize>(&self)
-    where
-        T: Packed<V, Word = W>,
-    {
-        let (lane, warp) = Self::lane_and_warp();
-        let shared = self.shared.cast::<T>();
-        let mut a = lane;
-        while a < self.a_len {
-            let mut b = warp;
-            while b < self.b_len {
-                let word = Self::word::<V>(b, a / V) * V + a % V;
-                // SAFETY: `a` and `b` are less than the tile's side.
-                let element = unsafe { get(shared, word) };
-                let at = self.first.out as usize + b * self.b_stride + a;
-                // SAFETY: the caller's promise; a single element is always aligned.
-                unsafe { self.out.set_vec_unchecked(at, [element]) };
-                b += WARPS;
-            }
-            a += LANES;
-        }
-    }
-}
-
-/// Element `index` of shared memory, without a check.
-///
-/// # Safety
-///
-/// `index` is less than the length.
-#[inline(always)]
-unsafe fn get<T: bytemuck::Pod>(shared: Shared<T>, index: usize) -> T {
-    // SAFETY: the caller's promise.
-    unsafe { core::hint::assert_unchecked(index < shared.len()) };
-    shared.get(index)
-}
-
-/// Whether `rows` rows of `columns` elements (at most 128 of each), from element `first`, with `stride` from one row to
+/// Whether `rows` rows of `columns` elements (at most 2^15 of each), from element `first`, with `stride` from one row to
 /// the next, are within `len` elements.
 #[inline(always)]
 fn in_bounds(first: u64, rows: usize, stride: usize, columns: usize, len: usize) -> bool {
     // No slice is that long, and below it the sum does not overflow.
-    const LONGEST: u64 = 1 << 52;
+    const LONGEST: u64 = 1 << 47;
     let (rows, stride, columns, len) = (rows as u64, stride as u64, columns as u64, len as u64);
     len <= LONGEST
         && first < len
@@ -364,7 +216,17 @@ fn in_bounds(first: u64, rows: usize, stride: usize, columns: usize, len: usize)
 /// Transposes this block's tile.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn block<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
-    let Some(tile) = Tile::new::<V>(x, plan, out) else {
+    match plan.way {
+        Way::STRETCHES_OF_INPUT => stretch_of_input::<T, V>(x, plan, out),
+        Way::STRETCHES_OF_OUTPUT => stretch_of_output::<T, V>(x, plan, out),
+        _ => square::<T, V>(x, plan, out),
+    }
+}
+
+/// Transposes this block's tile, which has as many elements along both axes.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn square<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
+    let Some(tile) = Tile::new(x, plan, out, [(V * LANES) as u32; 2]) else {
         return;
     };
     if !in_bounds(tile.first.x, tile.a_len, tile.a_stride, tile.b_len, x.len())
@@ -372,24 +234,78 @@ fn block<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, 
     {
         return;
     }
+    let shared = T::tile();
     let full = tile.a_len == V * LANES && tile.b_len == V * LANES;
-    let aligned = |first: u64, stride: usize| (first as usize | stride).is_multiple_of(V);
-    // SAFETY (of all four): in bounds, as just asked; of words only where the tile is full and its rows are aligned.
-    if full && aligned(tile.first.x, tile.a_stride) && x.is_vec_aligned::<V>() {
-        unsafe { tile.load_words::<V>() };
+    // SAFETY (of all five): in bounds, as just asked; of whole words only where the tile is full and its rows are aligned.
+    if full && tile.x_phase::<V>(tile.first.x as usize) == 0 && tile.a_stride.is_multiple_of(V) {
+        unsafe { tile.load_aligned::<V>(shared) };
+    } else if tile.words_are_inside::<V>(plan) {
+        unsafe { tile.load_shifted::<V>(shared) };
     } else {
-        unsafe { tile.load_elements::<V>() };
+        unsafe { tile.load_elements::<V>(shared) };
     }
     thread::sync_threads();
-    if full && aligned(tile.first.out, tile.b_stride) && out.is_vec_aligned::<V>() {
-        unsafe { tile.store_words::<V>() };
+    if full && tile.out_phase::<V>(tile.first.out as usize) == 0 && tile.b_stride.is_multiple_of(V) {
+        unsafe { tile.store_aligned::<V>(shared) };
     } else {
-        unsafe { tile.store_elements::<V>() };
+        unsafe { tile.store_shifted::<V>(shared) };
     }
 }
 
+/// Transposes this block's tile, which is one stretch of the input.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn stretch_of_input<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
+    let Some(tile) = Tile::new(x, plan, out, plan.sides) else {
+        return;
+    };
+    let (shared, stretch) = (
+        T::tile(),
+        Stretch {
+            padded: plan.padded != 0,
+        },
+    );
+    let len = tile.a_len * tile.b_len;
+    if !stretch.has_room::<V>(len, shared.len())
+        || !in_bounds(tile.first.x, 1, 0, len, x.len())
+        || !in_bounds(tile.first.out, tile.b_len, tile.b_stride, tile.a_len, out.len())
+    {
+        return;
+    }
+    // SAFETY: in bounds, and there is room, as just asked.
+    unsafe { tile.load_stretch::<V>(shared, stretch) };
+    thread::sync_threads();
+    // SAFETY: as above.
+    unsafe { tile.store_rows::<V>(shared.cast::<T>(), stretch) };
+}
+
+/// Transposes this block's tile, which is one stretch of the output.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn stretch_of_output<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
+    let Some(tile) = Tile::new(x, plan, out, plan.sides) else {
+        return;
+    };
+    let (shared, stretch) = (
+        T::tile(),
+        Stretch {
+            padded: plan.padded != 0,
+        },
+    );
+    let len = tile.a_len * tile.b_len;
+    if !stretch.has_room::<V>(len, shared.len())
+        || !in_bounds(tile.first.x, tile.a_len, tile.a_stride, tile.b_len, x.len())
+        || !in_bounds(tile.first.out, 1, 0, len, out.len())
+    {
+        return;
+    }
+    // SAFETY: in bounds, and there is room, as just asked.
+    unsafe { tile.load_rows::<V>(shared.cast::<T>(), stretch) };
+    thread::sync_threads();
+    // SAFETY: as above.
+    unsafe { tile.store_stretch::<V>(shared, stretch) };
+}
+
 /// Transposes axes `a` and `b` of the plan, for each step along the others; one block of [`TILE_THREADS`] threads for
-/// each tile, which has [`tile_side`] elements either way.
+/// each tile, which has [`tile_side`] elements either way, or, of matrices with a short side, what the plan says.
 ///
 /// A tile that reaches beyond the arrays is left out.
 #[kernel(T = [u8, u16, u32, u64, u128], max_threads = TILE_THREADS)]
@@ -444,5 +360,21 @@ pub fn copy_strided<T: Cell>(x: &[T], plan: Strided, out: SliceMut<'_, T>) {
             // SAFETY: as above.
             unsafe { out.set_vec_unchecked(places[k].out as usize, [elements[k]]) };
         }
+    }
+}
+
+/// Copies lines of `x`, and those of `y` if it has any, whose blocks take turns: so what the lines of both share of a line
+/// of memory in the output is in the cache at one time. Blocks of [`STRIDED_THREADS`] threads, of which each has a chunk.
+///
+/// Lines that reach beyond the arrays are left out.
+#[kernel(max_threads = STRIDED_THREADS)]
+pub fn copy_lines(x: &[u8], y: &[u8], of_x: Lines, of_y: Lines, out: SliceMut<'_, u8>) {
+    let index = thread::block_idx_x();
+    if of_y.count == 0 {
+        lines::copy(x, &of_x, out, index);
+    } else if index.is_multiple_of(2) {
+        lines::copy(x, &of_x, out, index / 2);
+    } else {
+        lines::copy(y, &of_y, out, index / 2);
     }
 }

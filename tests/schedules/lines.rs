@@ -2,10 +2,10 @@
 //! Reductions, scans, histograms, and elements that change their places.
 
 use kernels_gpu::scan::lookback;
-use ndarray::{Axis, Ix1};
+use ndarray::{Axis, Ix1, s};
 use warpsmith::ops::{
     All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
-    ScanAlgorithm, ScanTree, ScatterAdd, Side, Sort, Sum, TopK, Variance,
+    ScanAlgorithm, ScanTree, ScatterAdd, Side, Sort, Sum, TopK, Variance, concatenate,
 };
 use warpsmith::{DeviceArray, Generator, bf16, f16};
 
@@ -84,6 +84,7 @@ fn scan<T: Value + Scan<Op> + ScanTree<Op, Output = Op::Output>, Op: ReduceOp<T>
 pub(super) fn moves(run: &mut Run) {
     each_type!(run, transpose: u8 u16 u32 u64);
     transpose_pairs(run);
+    copy_lines(run);
     take(run);
     each_type!(run, scatter: f32 f64 u32 u64);
     let mask = run.vector::<u8>(5000);
@@ -97,9 +98,13 @@ fn transpose<T: Value>(run: &mut Run) {
     let tiles = (24 + run.len(50), 24 + run.len(70));
     let x = run.array::<T, _>(tiles);
     run.keep(x.transpose());
-    let few = (run.len(7), run.len(300));
-    let x = run.array::<T, _>(few);
-    run.keep(x.transpose());
+    let every_other = run.ok(x.slice(s![.., ..;2]));
+    run.keep(every_other.to_array());
+    let (few, many) = (run.len(7), run.len(300));
+    for shape in [(few, many), (many, few)] {
+        let x = run.array::<T, _>(shape);
+        run.keep(x.transpose());
+    }
 }
 
 /// Words of 16 bytes.
@@ -109,6 +114,15 @@ fn transpose_pairs(run: &mut Run) {
         let x = run.array::<f64, _>((rows, columns, 2));
         run.keep(x.permute([1, 0, 2]));
     }
+}
+
+/// Lines that begin anywhere, on both sides.
+fn copy_lines(run: &mut Run) {
+    let (rows, columns) = (1 + run.len(9), 64 + run.len(150));
+    let [x, y] = [5, 2].map(|more| run.array::<u8, _>((rows, columns + more)));
+    run.keep(concatenate(Axis(1), &[x.view(), y.view()]));
+    let part = run.ok(x.slice(s![.., 3..]));
+    run.keep(part.to_array());
 }
 
 /// In words of each width.

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use kernels_gpu::transpose::{Way, stretch_len, tile_side};
+
 /// An axis of a copy: how many steps, and how many words further each is in the input (0 where an element is repeated,
 /// negative where it is read backwards) and in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) enum Plan {
         a: Axis,
         b: Axis,
     },
+    /// Line by line, in bytes; the last axis is that along the lines, which are one stretch on both sides.
+    Lines { axes: Vec<Axis> },
     /// Word by word; the last axis is the innermost.
     Strided { word: usize, axes: Vec<Axis> },
 }
@@ -46,8 +50,11 @@ pub(super) enum Plan {
 /// The widest access.
 const WIDEST: usize = 16;
 
-/// An axis shorter than this is too thin for tiles: most lanes would idle along it.
+/// An axis shorter than this is too thin for square tiles: most lanes would idle along it.
 const THIN: usize = 8;
+
+/// So many words that lie together are a line: of fewer, the ends take longer than the words between them.
+const LINE: usize = 64;
 
 /// A matrix with fewer elements than this is too small for a tile of its own; its lines stay in the cache meanwhile.
 const SMALL: usize = 512;
@@ -59,12 +66,15 @@ impl Plan {
         let order = order(&axes);
         match order {
             Order::Contiguous => Self::Contiguous,
+            Order::AsOutput if has_lines(word, &axes) => Self::Lines {
+                axes: in_bytes(word, axes),
+            },
             Order::AsOutput => Self::Strided { word, axes },
             Order::Transposed(b) => {
                 let mut batch = axes;
                 let a = batch.remove(batch.len() - 1);
                 let b = batch.remove(b);
-                if a.len.min(b.len) >= THIN && a.len * b.len >= SMALL {
+                if Tiling::new(word, &a, &b).is_some() {
                     return Self::Tiles { word, batch, a, b };
                 }
                 // Of a small matrix, or where `a` is short, threads go along the output; where `b` is short, they go
@@ -75,6 +85,102 @@ impl Plan {
             }
         }
     }
+
+    /// The axes of the same copy by lines, in bytes, if these have at least `least` bytes.
+    pub fn into_lines(self, least: usize) -> Option<Vec<Axis>> {
+        match self {
+            Self::Lines { axes } => Some(axes),
+            Self::Strided { word, axes } => match axes[..] {
+                [.., Axis { len, x: 1, out: 1 }] if len * word >= least => Some(in_bytes(word, axes)),
+                _ => None,
+            },
+            Self::Contiguous | Self::Tiles { .. } => None,
+        }
+    }
+}
+
+/// Whether so many words lie together on both sides that it pays to move them as wider ones.
+fn has_lines(word: usize, axes: &[Axis]) -> bool {
+    word < WIDEST
+        && matches!(
+            axes,
+            [
+                ..,
+                Axis {
+                    len: LINE..,
+                    x: 1,
+                    out: 1
+                }
+            ]
+        )
+}
+
+/// Axes in words, the last of which is along a line, in bytes.
+fn in_bytes(word: usize, mut axes: Vec<Axis>) -> Vec<Axis> {
+    if let Some((line, others)) = axes.split_last_mut() {
+        line.len *= word;
+        for axis in others {
+            axis.x *= word as isize;
+            axis.out *= word;
+        }
+    }
+    axes
+}
+
+/// What the tiles of a transposition are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    /// One of [`Way`].
+    pub way: u32,
+    /// The words of a tile along `a` and along `b`.
+    pub sides: [usize; 2],
+    /// Whether a stretch has a word left free behind each 32 in shared memory.
+    pub padded: bool,
+}
+
+impl Tiling {
+    /// For words of `word` bytes and those axes; `None` if the matrix is too thin, or too small for a tile of its own.
+    pub fn new(word: usize, a: &Axis, b: &Axis) -> Option<Self> {
+        if a.len * b.len < SMALL {
+            return None;
+        }
+        // It would leave half of a square tile empty.
+        let short = |axis: &Axis| 2 * axis.len <= tile_side(word);
+        if short(b) && a.x == b.len as isize {
+            let sides = [stretch_side(word, b.len, a.len), b.len];
+            return Some(Self::stretches(Way::STRETCHES_OF_INPUT, sides, b.len));
+        }
+        if short(a) && b.out == a.len {
+            let sides = [a.len, stretch_side(word, a.len, b.len)];
+            return Some(Self::stretches(Way::STRETCHES_OF_OUTPUT, sides, a.len));
+        }
+        (a.len.min(b.len) >= THIN).then_some(Self {
+            way: Way::SQUARES,
+            sides: [tile_side(word); 2],
+            padded: false,
+        })
+    }
+
+    /// Lanes take every `short`-th word of a stretch: it is padded where they meet fewer of the others in a bank so.
+    fn stretches(way: u32, sides: [usize; 2], short: usize) -> Self {
+        let most_in_a_bank = |padded: usize| {
+            let mut lanes = [0; 32];
+            (0..32).for_each(|lane| lanes[(lane * short + padded * (lane * short / 32)) % 32] += 1);
+            lanes.into_iter().max()
+        };
+        Self {
+            way,
+            sides,
+            padded: most_in_a_bank(1) < most_in_a_bank(0),
+        }
+    }
+}
+
+/// How far a stretch goes along a long axis, where the other one is `short`: as far as there is room, in whole lines of
+/// memory where it is longer than one.
+fn stretch_side(word: usize, short: usize, long: usize) -> usize {
+    let (room, line) = (stretch_len(word) / short, tile_side(word));
+    long.min(if room > line { room / line * line } else { room })
 }
 
 /// How the axes of input and output lie to each other.

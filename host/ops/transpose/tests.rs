@@ -3,6 +3,8 @@
 
 use ndarray::{Array, ArrayD, IxDyn};
 
+use kernels_gpu::transpose::Way;
+
 use super::*;
 use crate::Device;
 
@@ -58,14 +60,19 @@ fn plans() {
         plan(&[30, 40], &[1, 0], 4),
         tiles(4, &[], axis(30, 40, 1), axis(40, 1, 30))
     );
-    // Channels last to channels first: rows and columns are one axis, and three channels are too thin for a tile.
+    // Channels last to channels first: rows and columns are one axis.
     assert_eq!(
         plan(&[30, 40, 3], &[2, 0, 1], 1),
-        strided(1, &[axis(1200, 3, 1), axis(3, 1, 1200)])
+        tiles(1, &[], axis(1200, 3, 1), axis(3, 1, 1200))
     );
     assert_eq!(
         plan(&[3, 30, 40], &[1, 2, 0], 1),
-        strided(1, &[axis(1200, 1, 3), axis(3, 1200, 1)])
+        tiles(1, &[], axis(3, 1200, 1), axis(1200, 1, 3))
+    );
+    // The first three of four channels, which are too thin for a tile, with a gap behind them.
+    assert_eq!(
+        into_standard(&[3, 1200], &[1, 4], 1),
+        strided(1, &[axis(1200, 4, 1), axis(3, 1, 1200)])
     );
     // What stays together moves as one word, and wider where the axis is longer.
     assert_eq!(
@@ -109,6 +116,29 @@ fn plans() {
     );
 }
 
+/// Of every short axis: the tile has room, is whole lines along the long one, and does not meet one bank over and over.
+#[test]
+fn stretches() {
+    let short = |short: usize| [axis(1 << 20, short as isize, 1), axis(short, 1, 1 << 20)];
+    let tiling = |word: usize, len: usize| {
+        let [a, b] = short(len);
+        Tiling::new(word, &a, &b).unwrap()
+    };
+    for word in [1, 2, 4, 8, 16] {
+        for len in 2..=kernels::tile_side(word) / 2 {
+            let tiling = tiling(word, len);
+            let [a_side, b_side] = tiling.sides;
+            assert_eq!((tiling.way, b_side), (Way::STRETCHES_OF_INPUT, len));
+            assert!(a_side * len <= kernels::stretch_len(word), "{word} {len}");
+            assert!(2 * a_side * len > kernels::stretch_len(word), "{word} {len}");
+            assert!(a_side < kernels::tile_side(word) || a_side.is_multiple_of(kernels::tile_side(word)));
+        }
+    }
+    let padded: Vec<usize> = (2..=64).filter(|&len| tiling(1, len).padded).collect();
+    assert!(padded.contains(&8) && padded.contains(&64), "{padded:?}");
+    assert!(!padded.contains(&31) && !padded.contains(&62), "{padded:?}");
+}
+
 #[test]
 fn plans_of_copies_into_parts() {
     let plan = |shape: &[usize], x: &[isize], out: &[isize], addresses| {
@@ -140,6 +170,17 @@ fn plans_of_copies_into_parts() {
     assert_eq!(
         plan(&[50, 8], &[8, 1], &[24, -1], [260, 520]),
         strided(4, &[axis(50, 8, 24), axis(8, -1, 1)])
+    );
+    // Lines that begin between such words, and shorter ones.
+    assert_eq!(
+        plan(&[50, 64], &[67, 1], &[64, 1], [260, 512]),
+        Plan::Lines {
+            axes: vec![axis(50, 268, 256), axis(256, 1, 1)]
+        }
+    );
+    assert_eq!(
+        plan(&[50, 63], &[67, 1], &[63, 1], [260, 512]),
+        strided(4, &[axis(50, 67, 63), axis(63, 1, 1)])
     );
 }
 
@@ -224,11 +265,14 @@ fn dividing_by_multiplying() {
 fn copies_in_pieces() {
     let device = Device::simulator();
     let stream = device.default_stream();
-    let cases: [(&[usize], &[usize]); 5] = [
+    let cases: [(&[usize], &[usize]); 8] = [
         (&[70, 90], &[1, 0]),
         (&[3, 2, 40, 35], &[1, 0, 3, 2]),
         (&[1200, 3], &[1, 0]),
         (&[3, 1200], &[1, 0]),
+        (&[9000, 3], &[1, 0]),
+        (&[3, 9000], &[1, 0]),
+        (&[5, 7, 65], &[1, 0, 2]),
         (&[2; 11], &[10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
     ];
     for (shape, axes) in cases {

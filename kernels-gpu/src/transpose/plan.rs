@@ -113,6 +113,42 @@ pub struct Strided {
     pub axes: [Axis; STRIDED_AXES],
 }
 
+/// The most axes of [`Lines`] beside the one of the line.
+pub const LINE_AXES: usize = STRIDED_AXES - 1;
+
+/// A copy of lines ([`copy_lines`](fn@super::copy_lines)), all in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
+pub struct Lines {
+    /// The first byte of the input.
+    pub x_first: u64,
+    /// The first byte of the output.
+    pub out_first: u64,
+    /// The length of a line.
+    pub len: u64,
+    /// The chunks of the output, of 16 aligned bytes, in which a line may lie.
+    pub chunks: Extent,
+    /// All chunks, those of every line: less than 2^31.
+    pub count: u32,
+    /// The number of axes along which there are lines.
+    pub rank: u32,
+    /// These axes, the innermost first.
+    pub axes: [Axis; LINE_AXES],
+}
+
+/// What the tiles of a transposition are: the values of [`Tiles::way`].
+pub enum Way {}
+
+impl Way {
+    /// Squares, of [`tile_side`](super::tile_side) elements either way.
+    pub const SQUARES: u32 = 0;
+    /// All of `b`, which is short, and many of `a`; the input has no gap between its rows, so that a tile is one stretch of
+    /// it.
+    pub const STRETCHES_OF_INPUT: u32 = 1;
+    /// All of `a`, which is short, and many of `b`; a tile is one stretch of the output.
+    pub const STRETCHES_OF_OUTPUT: u32 = 2;
+}
+
 /// A transposition by tiles ([`transpose_tiles`](fn@super::transpose_tiles)): of two axes, `a`, along which the output
 /// is contiguous, and `b`, along which the input is, for each step along the others.
 #[repr(C)]
@@ -134,6 +170,16 @@ pub struct Tiles {
     pub a_tiles: Extent,
     /// Tiles along `b`.
     pub b_tiles: Extent,
+    /// What the tiles are: one of [`Way`].
+    pub way: u32,
+    /// Whether tiles along `a` are neighbours, and not those along `b`: 0 or 1.
+    pub a_first: u32,
+    /// The elements of a stretch along `a` and along `b`.
+    pub sides: [u32; 2],
+    /// Whether a stretch has a word left free behind each 32 in shared memory: 0 or 1.
+    pub padded: u32,
+    /// Always 0: it makes the size of what follows a multiple of 8 bytes.
+    pub zero: u32,
     /// All tiles, those of every step along the other axes: less than 2^31.
     pub count: u32,
     /// The number of other axes.
