@@ -360,6 +360,60 @@ fn masks_select() {
     );
 }
 
+/// Long lines of any length, side by side: two by two, the last one alone, and with short, empty and repeated ones between
+/// them.
+#[test]
+fn lines_are_joined() {
+    fn check<T: Element + Debug + PartialEq>(of: impl Fn(usize) -> T + Copy) {
+        for widths in [
+            &[65, 70][..],
+            &[64, 127, 99],
+            &[71, 3, 80, 81],
+            &[300, 0, 67],
+            &[128, 64],
+        ] {
+            let arrays: Vec<_> = widths
+                .iter()
+                .enumerate()
+                .map(|(i, &width)| numbered(&[5, width], |index| of(index + 1000 * i)))
+                .collect();
+            let on_device: Vec<_> = arrays.iter().map(upload).collect();
+            let views: Vec<_> = on_device.iter().map(|array| array.view()).collect();
+            let wanted: Vec<_> = arrays.iter().map(|array| array.view()).collect();
+            let joined = concatenate(Axis(1), &views).unwrap();
+            let wanted = ndarray::concatenate(Axis(1), &wanted).unwrap();
+            assert_eq!(joined.to_ndarray().unwrap(), wanted, "{widths:?}");
+        }
+    }
+    check(|index| index as u8);
+    check(|index| index as u16);
+    check(|index| index as f32);
+    check(|index| [index as u8; 3]);
+    // Parts with gaps behind their lines, and one line over and over.
+    let x = Array2::from_shape_fn((6, 200), |(i, j)| (200 * i + j) as f32);
+    let on_x = upload(&x);
+    let row = on_x.slice(s![2, 3..90]).unwrap();
+    let parts = [
+        on_x.slice(s![.., 1..100]).unwrap(),
+        row.broadcast((6, 87)).unwrap(),
+        on_x.slice(s![..;-1, 5..]).unwrap(),
+        on_x.slice(s![.., ..70]).unwrap(),
+    ];
+    let wanted = [
+        x.slice(s![.., 1..100]),
+        x.slice(s![2, 3..90]).insert_axis(Axis(0)),
+        x.slice(s![..;-1, 5..]),
+        x.slice(s![.., ..70]),
+    ];
+    let wanted = wanted
+        .each_ref()
+        .map(|part| part.broadcast((6, part.ncols())).expect("rows"));
+    assert_eq!(
+        concatenate(Axis(1), &parts).unwrap().to_ndarray().unwrap(),
+        ndarray::concatenate(Axis(1), &wanted).unwrap()
+    );
+}
+
 #[test]
 fn arrays_are_joined() {
     let x = Array3::from_shape_fn((3, 4, 5), |(i, j, k)| (i * 100 + j * 10 + k) as u16);

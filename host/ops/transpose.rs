@@ -463,7 +463,11 @@ fn strided_of(axes: &[Axis], ranges: &[Range<usize>]) -> Strided {
     }
 }
 
-/// The piece of a transposition whose last two ranges count tiles along `a` and `b`.
+/// So many tiles along the input's rows are as good one after another along the output's rows, or better.
+const MANY_TILES: usize = 32;
+
+/// The piece of a transposition whose last two ranges count tiles along `a` and `b`. Neighbours are along the shorter axis,
+/// so that lines of memory which two tiles share on its side are soon whole in the cache.
 fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, tiling: &Tiling, ranges: &[Range<usize>]) -> Tiles {
     let (batch_ranges, tiles) = ranges.split_at(batch.len());
     let (first, axes, rank, count) = piece(batch, batch_ranges);
@@ -480,8 +484,7 @@ fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, tiling: &Tiling, ranges: &[Range
         a_tiles: Extent::new(tiles[0].len()),
         b_tiles: Extent::new(tiles[1].len()),
         way: tiling.way,
-        // Along the shorter axis first, so that lines which two tiles share on its side are soon whole in the cache.
-        a_first: u32::from(a.len < b.len),
+        a_first: u32::from(a.len <= b.len || b.len.div_ceil(b_side) >= MANY_TILES),
         sides: tiling.sides.map(|side| side as u32),
         padded: u32::from(tiling.padded),
         zero: 0,

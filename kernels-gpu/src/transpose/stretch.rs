@@ -15,18 +15,18 @@ const TOGETHER: usize = 4;
 
 /// Elements one after another in memory, of which some words of `V` are aligned.
 #[derive(Clone, Copy)]
-pub(super) struct Run {
+struct Run {
     /// The elements ahead of the first of these words.
-    pub head: u32,
-    pub words: u32,
+    head: u32,
+    words: u32,
     /// The elements beside these words, ahead and behind.
-    pub singles: u32,
+    singles: u32,
 }
 
 impl Run {
     /// `len` elements, the first of which is `phase` elements behind an aligned one.
     #[inline(always)]
-    pub fn new<const V: usize>(phase: u32, len: u32) -> Self {
+    fn new<const V: usize>(phase: u32, len: u32) -> Self {
         let head = Ord::min((V as u32 - phase) % V as u32, len);
         let words = (len - head) / V as u32;
         Self {
@@ -38,7 +38,7 @@ impl Run {
 
     /// The place in the run of one of the elements beside the words.
     #[inline(always)]
-    pub fn single<const V: usize>(&self, index: u32) -> u32 {
+    fn single<const V: usize>(&self, index: u32) -> u32 {
         index + if index < self.head { 0 } else { self.words * V as u32 }
     }
 }

@@ -7,8 +7,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::plan::{BATCH_AXES, Place, Tiles};
-use super::stretch::Run;
-use super::{LANES, PITCH, Packed, TILE_THREADS, UNROLL, WARPS};
+use super::{LANES, PITCH, Packed, UNROLL, WARPS};
 
 /// One block's tile. Positions in the tile: `a` counts rows of the input, `b` rows of the output.
 pub(super) struct Tile<'a, T> {
@@ -263,54 +262,31 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
         let (lane, warp) = Self::lane_and_warp();
         let mut row = self.first.out as usize + warp * self.b_stride;
         // Of all rows that the warp has, which are a multiple of `V` away.
-        let run = Run::new::<V>(self.out_phase::<V>(row) as u32, self.a_len as u32);
-        let (head, exists) = (run.head as usize, lane < run.words as usize);
+        let phase = self.out_phase::<V>(row);
+        let a = (lane * V).wrapping_sub(phase);
         let mut b = warp;
         while b < self.b_len {
             // SAFETY: the row is less than the tile's side, and both indices less than 32.
             let word = |index: usize| unsafe { get(shared, Self::word::<V>(b, index)) };
-            if exists {
-                let word = T::shift([word(lane), word((lane + 1) % LANES)], head);
-                // SAFETY: the caller's promise; an aligned word of the row.
-                unsafe {
-                    self.out
-                        .set_vec_unchecked::<V>(row + head + lane * V, bytemuck::cast(word))
-                };
-            }
-            b += WARPS;
-            row += WARPS * self.b_stride;
-        }
-        if V > 1 {
-            // SAFETY: the caller's promise.
-            unsafe { self.store_ends::<V>(shared.cast::<T>()) };
-        }
-    }
-
-    /// Writes the elements of the tile's rows beside the aligned words: a thread has those of a row.
-    ///
-    /// # Safety
-    ///
-    /// As [`store_shifted`](Self::store_shifted).
-    #[inline(always)]
-    unsafe fn store_ends<const V: usize>(&self, shared: Shared<T>)
-    where
-        T: Packed<V>,
-    {
-        let mut b = hint::opaque(thread::thread_idx_x()) as usize % TILE_THREADS;
-        while b < self.b_len {
-            let row = self.first.out as usize + b * self.b_stride;
-            let run = Run::new::<V>(self.out_phase::<V>(row) as u32, self.a_len as u32);
-            for i in 0..2 * (V as u32 - 1) {
-                if i < run.singles {
-                    let a = run.single::<V>(i) as usize;
-                    // SAFETY: `a` and `b` are less than the tile's side; a single element is always aligned.
-                    unsafe {
-                        let element = get(shared, Self::word::<V>(b, a / V) * V + a % V);
-                        self.out.set_vec_unchecked(row + a, [element]);
+            // The word that begins `phase` elements ahead of the lane's. Lane 0 has the row's last elements, too, in the
+            // place of those that would be ahead of the row.
+            let word = T::shift([word(lane.wrapping_sub(1) % LANES), word(lane)], V - phase);
+            if a < self.a_len && a + V <= self.a_len {
+                // SAFETY: the caller's promise; the row is `phase` elements behind an aligned one.
+                unsafe { self.out.set_vec_unchecked::<V>(row + a, bytemuck::cast(word)) };
+            } else {
+                let elements: [T; V] = bytemuck::cast(word);
+                for j in 0..V {
+                    let a = a.wrapping_add(j);
+                    let a = if a > LANES * V { a.wrapping_add(LANES * V) } else { a };
+                    if a < self.a_len {
+                        // SAFETY: the caller's promise; a single element is always aligned.
+                        unsafe { self.out.set_vec_unchecked(row + a, [elements[j]]) };
                     }
                 }
             }
-            b += TILE_THREADS;
+            b += WARPS;
+            row += WARPS * self.b_stride;
         }
     }
 }
