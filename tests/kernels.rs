@@ -241,7 +241,7 @@ proptest! {
         (partials, counters, out) in (short(), short(), short()), dirty in any::<bool>(),
     ) {
         let x = ones::<f32>(n);
-        let plan = ColumnPlan::new::<u8>(columns, length, inner, length as u64);
+        let plan = ColumnPlan::new::<u8, u64>(columns, length, inner, length as u64);
         let mut counters = filled(counters, u32::from(dirty));
         launch::<reduce_columns<f32, Sum>>(&config, (&x, plan, &mut zeros(partials), &mut counters, &mut zeros(out)));
     }

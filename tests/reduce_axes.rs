@@ -173,7 +173,7 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
     let depth = if inner == 1 || length < 2 {
         RowPlan::new::<T, A>(outer * inner, length, 0).depth::<T, A>()
     } else {
-        ColumnPlan::new::<T>(outer * inner, length, inner, 0).depth::<T>()
+        ColumnPlan::new::<T, A>(outer * inner, length, inner, 0).depth::<T, A>()
     };
     depth as f64
 }
@@ -576,11 +576,11 @@ fn statistics_in_steps_take_little_memory() {
 fn plans_of_long_columns_have_a_small_depth() {
     for (columns, inner) in [(1 << 20, 1 << 20), (100, 100), (3, 3), (2, 2)] {
         for log in 4..36 {
-            let plan = ColumnPlan::new::<f32>(columns, 1 << log, inner, 0);
+            let plan = ColumnPlan::new::<f32, f32>(columns, 1 << log, inner, 0);
             assert!(
-                plan.depth::<f32>() <= 64 + 12 + 24 * 4,
+                plan.depth::<f32, f32>() <= 128 + 12 + 24 * 4,
                 "{plan:?}: {}",
-                plan.depth::<f32>()
+                plan.depth::<f32, f32>()
             );
             assert!(plan.width() * plan.height() <= 256 && plan.chunks() * plan.chunk() >= 1 << log);
         }
@@ -591,10 +591,10 @@ fn plans_of_long_columns_have_a_small_depth() {
 #[test]
 fn plans_of_short_columns() {
     let of = |columns, length| {
-        let plan = ColumnPlan::new::<f32>(columns, length, columns, 0);
+        let plan = ColumnPlan::new::<f32, f32>(columns, length, columns, 0);
         (plan.width(), plan.height(), plan.chunks())
     };
     assert_eq!(of(64, 128), (8, 32, 1));
     assert_eq!(of(1 << 18, 16), (128, 2, 1));
-    assert_eq!(of(1 << 18, 8), (128, 2, 1));
+    assert_eq!(of(1 << 18, 8), (256, 1, 1));
 }

@@ -16,6 +16,9 @@ use crate::launch::{Arg, LaunchConfig, Words};
 use crate::stream::Stream;
 use crate::workspace::Lease;
 
+/// The bytes of a vector.
+const VECTOR: u64 = 16;
+
 /// The launch of a reduction by one operator: [`launch`].
 pub(super) type Launch<T, R> = fn(&DynRef<T>, Way, u64, &mut Results<'_, '_, R>) -> Result<()>;
 
@@ -79,9 +82,15 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>>(
             inner,
         } => {
             let columns = outer * inner;
-            let plan = ColumnPlan::new::<T>(columns, length, inner, count).lying(outer_stride, stride);
-            let config = grid(plan.blocks(columns));
-            let room = [plan.partials(columns), plan.counters(columns)];
+            // Whole vectors are read where they lie so, which a part of an array may not.
+            let is_aligned = Words::<T>::of(x).address().is_multiple_of(VECTOR);
+            let (shape, steps) = ((columns, length, inner), (outer_stride, stride));
+            let plan = ColumnPlan::lying::<T, Op::Acc>(shape, steps, is_aligned, count);
+            let config = grid(plan.blocks::<T, Op::Acc>(columns));
+            let room = [
+                plan.partials::<T, Op::Acc>(columns),
+                plan.counters::<T, Op::Acc>(columns),
+            ];
             with_room(stream, room, &mut |partials, counters| {
                 stream.launch::<T::Columns>(&config, (Words::of(x), plan, partials, counters, &mut *out))
             })

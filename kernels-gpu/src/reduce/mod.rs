@@ -11,8 +11,8 @@
 //! than a tile, take a warp or a part of one each, and a lane has several loads in flight, of several rows; of others, a block
 //! takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes in flight, combined in four independent
 //! chains. Otherwise [`reduce_columns()`]
-//! has neighbouring threads read neighbouring columns, several threads for each column. Long rows and columns are cut
-//! into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
+//! has neighbouring threads read neighbouring columns, each thread a vector of them, and several threads the same. Long rows
+//! and columns are cut into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
 //! What is combined with what depends on the shape and the size of an element alone, so floats give the same bits on
 //! every run and every device; [`RowPlan::depth`] and [`ColumnPlan::depth`] say how deep the tree is, for error bounds.
@@ -120,9 +120,9 @@ pub fn reduce_columns<T: Pod, Op: ReduceOp<T>>(
         counters,
         out,
     };
-    match const { plan::in_flight::<T>() } {
-        12 => columns.combine::<Op, 12>(),
-        8 => columns.combine::<Op, 8>(),
-        _ => columns.combine::<Op, 4>(),
+    match const { plan::columns_of_thread::<T, Op::Acc>() } {
+        1 => columns.combine_by::<Op, 1>(),
+        2 => columns.combine_by::<Op, 2>(),
+        _ => columns.combine_by::<Op, 4>(),
     }
 }

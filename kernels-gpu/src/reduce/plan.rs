@@ -2,6 +2,7 @@
 //! Which block combines what: functions of the array's shape and element size alone, so that floats are combined in the
 //! same order on every device.
 
+use cuda_block::MAX_VALUE;
 use cuda_std::KernelParam;
 
 use crate::tile;
@@ -31,7 +32,7 @@ pub(super) const CHAINS: usize = 4;
 /// Rows of at most so many elements are combined by warps or parts of one, however few they are: see [`RowPlan`].
 pub const SHORT: usize = 1024;
 
-/// Chunks that rows and columns are cut into where the tiles are enough for them: several times as many as a device
+/// Chunks that rows are cut into where the tiles are enough for them: several times as many as a device
 /// runs at once, so that all of it is busy to the end.
 const PARTS: usize = 2048;
 
@@ -45,21 +46,30 @@ const FEW: u32 = 2;
 /// The logarithm of the most tiles that a block combines one after another.
 const LONGEST_CHUNK: u32 = 6;
 
+/// The same of columns.
+const LONGEST_OF_COLUMN: usize = 128;
+
 /// Vectors of a row that a lane has in flight, where warps combine rows.
 pub(super) const ITEMS: usize = 4;
 
 /// Values of blocks that a thread combines in one level of the tree above the blocks.
 pub(super) const GROUP: usize = 16;
 
-/// The columns of a segment that lie side by side: enough to fill the accesses of a warp. Of bytes, as many as are in a line
-/// of the cache: what several blocks read of one line at different times, memory delivers several times.
-const fn segment<T>() -> usize {
-    if size_of::<T>() == 1 { 128 } else { 32 }
+/// The same of columns, whose groups each have a block.
+const COLUMN_GROUP: usize = 8;
+
+/// The threads of a block that have columns side by side, at least, where there are as many: a warp, whose accesses they fill, or
+/// those whose columns have a line of the cache: what several blocks read of one line at different times, memory delivers
+/// several times.
+const fn segment<T>(each: usize) -> usize {
+    let of_line = 128 / if size_of::<T>() == 0 { 1 } else { each * size_of::<T>() };
+    if of_line > WARP { of_line } else { WARP }
 }
 
-/// The columns of a sector of memory.
-const fn sector<T>() -> usize {
-    if size_of::<T>() < 32 { 32 / size_of::<T>() } else { 1 }
+/// The threads whose columns fill a sector of memory, where each has `each` columns.
+const fn sector<T>(each: usize) -> usize {
+    let bytes = each * size_of::<T>();
+    if bytes < 32 { 32 / bytes } else { 1 }
 }
 
 /// Elements that a block reads in one step of its loop over a row.
@@ -91,17 +101,31 @@ pub(super) const fn rows_at_once<A>(rows: usize) -> usize {
     if size_of::<A>() > 4 && rows > 2 { 2 } else { rows }
 }
 
-/// Elements of a column that a thread has in flight: the smaller they are, the more, as far as registers go.
-pub(super) const fn in_flight<T>() -> usize {
-    match size_of::<T>() {
-        1 => 12,
-        2 => 8,
-        _ => LEAST_IN_FLIGHT,
+/// Columns of a thread: neighbours, as many as 16 bytes hold, but not more than there are registers for their values.
+pub(super) const fn columns_of_thread<T, A>() -> usize {
+    let most = if size_of::<T>().is_power_of_two() {
+        tile::vec_len(size_of::<T>())
+    } else {
+        1
+    };
+    let (mut each, size) = (if most < 4 { most } else { 4 }, size_of::<A>());
+    while each > 1 && each * size > MAX_VALUE {
+        each /= 2;
     }
+    each
 }
 
-/// Those of large elements; and of bytes, those of what is left of a column.
-pub(super) const LEAST_IN_FLIGHT: usize = 4;
+/// Elements of each of `each` columns that a thread has in flight: the smaller they are, and the fewer the columns that it could
+/// have, the more, as far as registers go.
+pub(super) const fn in_flight<T, A>(each: usize) -> usize {
+    match (size_of::<T>(), each) {
+        (1, 1) => 16,
+        (1, _) | (2 | 4, 1) => 8,
+        (2, _) if each * size_of::<A>() <= 16 => 8,
+        (17.., _) => 2,
+        _ => 4,
+    }
+}
 
 /// How the rows of an array are combined, each into one value: an array of shape (rows, length) along its last axis, or
 /// a whole array as one row.
@@ -135,8 +159,11 @@ pub struct RowPlan {
 /// middle axis. A column has one index for outer and inner. What is neighbours along the last axis lies side by side;
 /// along the others, at any distance.
 ///
-/// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows
-/// are.
+/// A block has `width` threads side by side, and `height` threads behind each, which share its columns. A thread has several
+/// columns: neighbours, which it loads as vectors where they are aligned. Where the rows of the array are no whole vectors, but
+/// few of them together are, these are one long row, and what is combined in its parts is combined at the end. Else a thread has
+/// one column. Long columns are cut into chunks, of as many rows as make about as many blocks as a device has at a time; the
+/// last block of a group combines its values, and the last of these blocks those.
 ///
 /// A kernel relies on it that chunks are those of a column, so a plan is made by [`new`](Self::new) only.
 #[repr(C)]
@@ -152,16 +179,22 @@ pub struct ColumnPlan {
     pub(super) outer_step: usize,
     /// From the first element of a column to behind its last.
     pub(super) span: usize,
-    /// The elements of a chunk of a column; of the last one, that many or fewer. At least one.
+    /// The long rows.
+    pub(super) rows: usize,
+    /// The long rows of a chunk; of the last one, that many or fewer. At least one.
     pub(super) chunk: usize,
     /// The chunks of a column: as many as cover it, at least one and less than 2^32.
     pub(super) chunks: usize,
     /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
     pub(super) count: u64,
-    /// The columns of a block: at least one.
+    /// The threads of a block side by side: at least one.
     pub(super) width: u32,
-    /// The threads of a column: at least one, and for all columns of a block at most [`THREADS`].
+    /// The threads behind each: at least one, and in a block at most [`THREADS`].
     pub(super) height: u32,
+    /// The rows of a long row: at least one, and one if there are several outer.
+    pub(super) fold: u32,
+    /// Whether a thread has one column, whatever it could have.
+    pub(super) is_single: bool,
 }
 
 impl RowPlan {
@@ -254,96 +287,142 @@ impl RowPlan {
         // then the chains, the threads, and the blocks.
         let vectors = chunk.div_ceil(tile / STEPS) * (UNROLL / STEPS);
         let share = vectors.div_ceil(chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
-        share + levels(self.chunks, THREADS)
+        share + levels(self.chunks, THREADS, GROUP)
     }
 }
 
 impl ColumnPlan {
-    /// The plan for `columns` columns of `length` elements of type `T`, which are `inner` apart, as many as lie side by
-    /// side.
+    /// The plan for `columns` columns of `length` elements of type `T`, combined as values of type `A`, which are `inner` apart,
+    /// as many as lie side by side. The array begins where a vector may.
     ///
     /// # Panics
     ///
-    /// If a column has 2^32 chunks, so more than 2^32 elements times those that a block has in flight: none is that
-    /// long.
-    pub const fn new<T>(columns: usize, length: usize, inner: usize, count: u64) -> Self {
+    /// As [`lying`](Self::lying).
+    pub const fn new<T, A>(columns: usize, length: usize, inner: usize, count: u64) -> Self {
+        let steps = (length.saturating_mul(inner), inner);
+        Self::lying::<T, A>((columns, length, inner), steps, true, count)
+    }
+
+    /// The plan for columns whose neighbours lie `step` elements apart; behind each `inner` of them, which lie side by
+    /// side, the next begin `outer_step` elements on; and whether the first one is aligned as a vector of 16 bytes.
+    ///
+    /// # Panics
+    ///
+    /// If a column has a span of 2^64 elements, or 2^32 chunks, so more than 2^32 elements times those that a block has in
+    /// flight: none is that long.
+    pub const fn lying<T, A>(
+        (columns, length, inner): (usize, usize, usize),
+        (outer_step, step): (usize, usize),
+        is_aligned: bool,
+        count: u64,
+    ) -> Self {
         // Of no columns, or of such without elements, a plan of one: nobody asks what they are.
         let (columns, inner) = (
             if columns == 0 { 1 } else { columns },
             if inner == 0 { 1 } else { inner },
         );
-        let (mut width, mut height) = block_shape(columns, length, inner, segment::<T>());
+        let most = columns_of_thread::<T, A>();
+        let is_outer = columns != inner;
+        let (each, fold) = if !is_aligned || most == 1 || !columns.is_multiple_of(inner) {
+            (1, 1)
+        } else if (inner | step).is_multiple_of(most) && !(is_outer && !outer_step.is_multiple_of(most)) {
+            (most, 1)
+        } else {
+            match long_row(inner, length, most) {
+                0 => (1, 1),
+                _ if is_outer || step != inner => (1, 1),
+                rows => (most, rows),
+            }
+        };
+        // From here on in threads side by side, and long rows.
+        let (across, together, rows) = (columns * fold / each, inner * fold / each, length / fold);
+        let in_flight = in_flight::<T, A>(each);
+        let (mut width, mut height) = match fold {
+            1 => block_shape(across, rows, together, segment::<T>(each)),
+            _ => (across, THREADS / across),
+        };
+        let mut chunk = column_chunk(across, rows, (width, in_flight * height));
         // Narrower strips, down to a sector of memory, where a column then is one chunk, and is more else: that takes as many
         // blocks, which have not to wait for one another.
-        while chunk(columns, length, (width, in_flight::<T>() * height)) < length
-            && length <= in_flight::<T>() * THREADS / sector::<T>()
-            && width.is_multiple_of(2)
-            && width >= 2 * sector::<T>()
-        {
-            (width, height) = (width / 2, height * 2);
+        let narrow = match (in_flight * THREADS).checked_div(rows) {
+            Some(narrow) if narrow < sector::<T>(each) => 0,
+            Some(narrow) => narrow,
+            None => 0,
+        };
+        if chunk < rows && fold == 1 && 0 < narrow && narrow < width && together >= width {
+            (width, height, chunk) = (narrow, THREADS / narrow, rows);
         }
-        let chunk = chunk(columns, length, (width, in_flight::<T>() * height));
-        Self {
-            length,
-            inner,
-            step: 0,
-            outer_step: 0,
-            span: 0,
-            chunk,
-            chunks: chunks(length, chunk),
-            count,
-            width: width as u32,
-            height: height as u32,
-        }
-        .lying(length.saturating_mul(inner), inner)
-    }
-
-    /// The plan for columns whose neighbours lie `step` elements apart; behind each `inner` of them, which lie side by
-    /// side, the next begin `outer_step` elements on.
-    ///
-    /// # Panics
-    ///
-    /// If a column has a span of 2^64 elements: none has.
-    pub const fn lying(self, outer_step: usize, step: usize) -> Self {
-        let last = self.length.saturating_sub(1).checked_mul(step);
+        let last = length.saturating_sub(1).checked_mul(step);
         let span = match last {
-            Some(last) => last.checked_add((self.length > 0) as usize),
+            Some(last) => last.checked_add((length > 0) as usize),
             None => None,
         };
         Self {
+            length,
+            inner,
             step,
             outer_step,
             span: span.expect("no column is as long"),
-            ..self
+            rows,
+            chunk,
+            chunks: chunks(rows, chunk),
+            count,
+            width: width as u32,
+            height: height as u32,
+            fold: fold as u32,
+            is_single: each == 1,
         }
     }
 
-    /// As [`RowPlan::blocks`].
-    pub const fn blocks(&self, columns: usize) -> usize {
-        columns.div_ceil(self.width as usize).saturating_mul(self.chunks)
+    /// As [`RowPlan::blocks`], of a kernel for elements of type `T`, which it combines as values of type `A`.
+    pub const fn blocks<T, A>(&self, columns: usize) -> usize {
+        self.strips::<T, A>(columns).saturating_mul(self.chunks)
+    }
+
+    /// The neighbours whose columns blocks have, `chunks` of them the same.
+    const fn strips<T, A>(&self, columns: usize) -> usize {
+        let of_block = self.width as usize * self.each::<T, A>();
+        columns.saturating_mul(self.fold as usize).div_ceil(of_block)
+    }
+
+    /// The columns of a thread.
+    pub(super) const fn each<T, A>(&self) -> usize {
+        if self.is_single { 1 } else { columns_of_thread::<T, A>() }
     }
 
     /// As [`RowPlan::partials`].
-    pub const fn partials(&self, columns: usize) -> usize {
+    pub const fn partials<T, A>(&self, columns: usize) -> usize {
         if self.chunks == 1 {
             0
         } else {
-            self.blocks(columns).saturating_mul(self.width as usize)
+            let of_block = self.width as usize * columns_of_thread::<T, A>();
+            self.blocks::<T, A>(columns).saturating_mul(of_block)
         }
     }
 
     /// As [`RowPlan::counters`].
-    pub const fn counters(&self, columns: usize) -> usize {
-        if self.chunks == 1 {
-            0
-        } else {
-            columns.div_ceil(self.width as usize)
+    pub const fn counters<T, A>(&self, columns: usize) -> usize {
+        self.strips::<T, A>(columns).saturating_mul(self.groups())
+    }
+
+    /// The groups of all levels of the tree above the blocks, but for the last one.
+    pub(super) const fn groups(&self) -> usize {
+        let (mut left, mut groups) = (self.chunks, 0);
+        while left > 1 {
+            left = left.div_ceil(self.group());
+            groups += left;
         }
+        groups
+    }
+
+    /// The values of a column that a block combines in one level of the tree above the blocks.
+    pub(super) const fn group(&self) -> usize {
+        COLUMN_GROUP * if self.height == 0 { 1 } else { self.height as usize }
     }
 
     /// The elements of a chunk of a column; of the last one, that many or fewer.
     pub const fn chunk(&self) -> usize {
-        self.chunk
+        self.chunk.saturating_mul(self.fold as usize)
     }
 
     /// The chunks of a column: at least one.
@@ -351,56 +430,88 @@ impl ColumnPlan {
         self.chunks
     }
 
-    /// The columns of a block.
+    /// The threads of a block side by side.
     pub const fn width(&self) -> u32 {
         self.width
     }
 
-    /// The threads of a column.
+    /// The threads behind each of those, which share its columns.
     pub const fn height(&self) -> u32 {
         self.height
     }
 
     /// As [`RowPlan::depth`].
-    pub const fn depth<T>(&self) -> usize {
-        let (height, in_flight) = (self.height as usize, in_flight::<T>());
-        let chunk = if self.chunk < self.length {
-            self.chunk
-        } else {
-            self.length
-        };
-        // A chain of as many as are in flight, each folded, and the rest of fewer than that; then the threads and
-        // blocks.
+    pub const fn depth<T, A>(&self) -> usize {
+        let (height, in_flight) = (self.height as usize, in_flight::<T, A>(self.each::<T, A>()));
+        let chunk = if self.chunk < self.rows { self.chunk } else { self.rows };
+        // A chain of as many as are in flight, each folded, and the rest of fewer than that; then the threads, the blocks, and
+        // the rows of a long one, and those that are left.
         let share = chunk / (in_flight * height) + ceil_log2(in_flight) + in_flight - 1 + ceil_log2(height);
-        share + levels(self.chunks, height)
+        share + levels(self.chunks, height, COLUMN_GROUP) + 2 * (self.fold as usize - 1)
     }
 }
 
-/// The columns of a block and the threads of each.
-///
-/// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at
-/// least those of a [`segment`] side by side, or, where fewer lie together, all of those.
-const fn block_shape(columns: usize, length: usize, inner: usize, segment: usize) -> (usize, usize) {
-    let together = if inner < segment { inner } else { segment };
-    let (most, wanted) = (THREADS / together, length / 8);
-    let height = if wanted >= most {
-        most
-    } else if wanted < 2 {
-        1
-    } else if inner < segment {
-        wanted
-    } else {
-        // A power of two, so that the width is one.
-        1 << wanted.ilog2()
-    };
-    let width = THREADS / height;
-    let width = if inner < segment { width / inner * inner } else { width };
-    (if columns < width { columns } else { width }, height)
+/// The fewest rows of `inner` elements that together are whole vectors of `each`, if all of those are a block's, and there are
+/// several such rows; else 0.
+const fn long_row(inner: usize, length: usize, each: usize) -> usize {
+    let mut rows = 2;
+    while !(rows * (inner % each)).is_multiple_of(each) {
+        rows *= 2;
+    }
+    let has_room = inner > 1 && inner <= each * THREADS / rows;
+    if has_room && length >= 4 * rows { rows } else { 0 }
 }
 
-/// The elements of a chunk of columns, by blocks that have `width` of them, and `step` elements of each at a time.
-const fn chunk(columns: usize, length: usize, (width, step): (usize, usize)) -> usize {
-    step << log_tiles(length.div_ceil(step), columns.div_ceil(width))
+/// The threads of a block side by side, each of which has columns, and those behind each, for `across` of them in rows, of which
+/// `together` lie side by side.
+///
+/// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at
+/// least those of a [`segment`] side by side, or, where fewer lie together, all of those. Of so many columns that there
+/// would be more blocks than a device has at a time, a block has more.
+const fn block_shape(across: usize, rows: usize, together: usize, segment: usize) -> (usize, usize) {
+    let wanted = if rows < 16 { 1 } else { rows / 8 };
+    if together < segment && across > together {
+        let most = THREADS / together;
+        let height = if wanted < most { wanted } else { most };
+        let width = THREADS / height / together * together;
+        return (if across < width { across } else { width }, height);
+    }
+    let least = THREADS / if wanted < THREADS { wanted } else { THREADS };
+    // Of so many that there would be less than two chunks for each block, half as many are enough side by side.
+    let segment = if across > BUSY * segment / 2 {
+        segment / 2
+    } else {
+        segment
+    };
+    let mut width = across.div_ceil(BUSY);
+    if width < segment {
+        width = if across < segment { across } else { segment };
+    }
+    if width < least {
+        width = least;
+    }
+    if width > THREADS {
+        width = THREADS;
+    }
+    // Strips of one width, as near as can be.
+    let width = across.div_ceil(across.div_ceil(width));
+    let height = THREADS / width;
+    (width, if height < wanted { height } else { wanted })
+}
+
+/// The rows of a chunk, by blocks that are `width` wide, of `across`, and have `step` rows at a time: as many as make about
+/// [`BUSY`] blocks, or a multiple of that if they were above [`LONGEST_OF_COLUMN`]. Chunks are of one length, so that blocks
+/// that run at a time end at a time.
+const fn column_chunk(across: usize, rows: usize, (width, step): (usize, usize)) -> usize {
+    let (tiles, strips) = (rows.div_ceil(step), across.div_ceil(width));
+    let turns = tiles.saturating_mul(strips).div_ceil(BUSY * LONGEST_OF_COLUMN);
+    let most = BUSY * turns / strips;
+    let tiles = tiles.div_ceil(if most == 0 { 1 } else { most });
+    step * match tiles {
+        0 => 1,
+        LONGEST_OF_COLUMN.. => LONGEST_OF_COLUMN,
+        _ => tiles,
+    }
 }
 
 /// Whether warps combine rows, and not blocks: see [`RowPlan`].
@@ -465,12 +576,12 @@ const fn chunks(length: usize, chunk: usize) -> usize {
 }
 
 /// The depth of the tree above the blocks, in which `height` threads combine the values of `chunks` blocks.
-const fn levels(chunks: usize, height: usize) -> usize {
+const fn levels(chunks: usize, height: usize, group: usize) -> usize {
     let (mut left, mut depth) = (chunks, 0);
     while left > 1 {
         let each = left.div_ceil(height);
-        depth += ceil_log2(height) + if each < GROUP { each } else { GROUP };
-        left = left.div_ceil(GROUP * height);
+        depth += ceil_log2(height) + if each < group { each } else { group };
+        left = left.div_ceil(group * height);
     }
     depth
 }
