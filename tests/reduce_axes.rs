@@ -596,5 +596,5 @@ fn plans_of_short_columns() {
     };
     assert_eq!(of(64, 128), (8, 32, 1));
     assert_eq!(of(1 << 18, 16), (128, 2, 1));
-    assert_eq!(of(1 << 18, 8), (256, 1, 1));
+    assert_eq!(of(1 << 18, 8), (128, 2, 1));
 }

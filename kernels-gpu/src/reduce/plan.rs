@@ -325,7 +325,7 @@ impl ColumnPlan {
         let is_outer = columns != inner;
         let (each, fold) = if !is_aligned || most == 1 || !columns.is_multiple_of(inner) {
             (1, 1)
-        } else if (inner | step).is_multiple_of(most) && !(is_outer && !outer_step.is_multiple_of(most)) {
+        } else if (inner | step).is_multiple_of(most) && (!is_outer || outer_step.is_multiple_of(most)) {
             (most, 1)
         } else {
             match long_row(inner, length, most) {
