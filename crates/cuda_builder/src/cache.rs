@@ -28,7 +28,7 @@ const LIMIT: u64 = 256 << 20;
 const CLOCK: Duration = Duration::from_millis(20);
 
 /// This crate, which decides what is made of the sources.
-const OWN_SOURCE: [&str; 21] = [
+const OWN_SOURCE: [&str; 22] = [
     include_str!("arch.rs"),
     include_str!("cache.rs"),
     include_str!("cargo.rs"),
@@ -42,6 +42,7 @@ const OWN_SOURCE: [&str; 21] = [
     include_str!("output.rs"),
     include_str!("parallel.rs"),
     include_str!("ptx.rs"),
+    include_str!("ptx/constants.rs"),
     include_str!("ptx/item.rs"),
     include_str!("ptx/lexer.rs"),
     include_str!("ptx/link.rs"),

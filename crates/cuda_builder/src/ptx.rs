@@ -12,11 +12,13 @@
 //! are alike, such a module is a list of texts, one for each function: below a line `//cuda_builder function=NAME` a PTX text
 //! of its own, with header, function and what it reaches. They are packed together, in which what they share counts once.
 //!
-//! Atomics whose result nobody wants become reductions on the way ([`reduction`]).
+//! Atomics whose result nobody wants become reductions on the way ([`reduction`]), and the constants of f64 go to constant memory
+//! ([`constants`]).
 //!
 //! Names match by spelling alone, whatever the scope: a local that is spelled like a global brings
 //! that global along, which costs a few bytes and changes nothing.
 
+mod constants;
 mod item;
 mod lexer;
 mod link;

@@ -120,9 +120,12 @@ impl<'a> Body<'a> {
         Ok(this)
     }
 
-    /// The number of instructions.
+    /// The number of instructions, without what loads constants, of which ptxas makes operands.
     pub(super) fn instructions(&self) -> usize {
-        let is_instruction = |statement: &&Statement<'_>| matches!(statement, Statement::Instruction(_));
+        let is_instruction = |statement: &&Statement<'_>| match statement {
+            Statement::Instruction(instruction) => !instruction.opcode.starts_with("ld.const."),
+            _ => false,
+        };
         self.statements.iter().filter(is_instruction).count()
     }
 

@@ -6,6 +6,7 @@
 //! of several units has all declarations first, then all variables, then all functions. Source lines (`.loc`) are left out of it, as each unit numbers files by itself.
 //! Names that no unit defines (`__assertfail`, `vprintf`) stay declared; the driver has them.
 
+use super::constants::keep;
 use super::item::{Item, ItemKind};
 use super::lexer::{Lexer, TokenKind};
 use super::note::Note;
@@ -16,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An item: the number of its unit, and its own in that.
 pub(super) type Place = (usize, usize);
+
+/// The rank of functions and entries among what a module has.
+const CODE: u8 = 2;
 
 /// Several texts, taken apart.
 pub(super) struct Units<'a> {
@@ -108,7 +112,7 @@ impl<'a> Units<'a> {
                 (ItemKind::Entry { body }, Some(note)) => self.entry(place, body, note),
                 _ => self.text(place).trim_end().to_owned(),
             };
-            let text = reduce(&text);
+            let text = self.improved(place, reduce(&text), number);
             match number {
                 0 => module.push_str(&text),
                 number => self.import(place.0, &text, number, &mut module),
@@ -166,7 +170,7 @@ impl<'a> Units<'a> {
         let is = |directive| words.iter().take(2).any(|word| *word == directive);
         match self.text(place).trim_end().ends_with(';') {
             true if is(".func") => 0,
-            _ if is(".func") || is(".entry") || is(".alias") => 2,
+            _ if is(".func") || is(".entry") || is(".alias") => CODE,
             _ => 1,
         }
     }
@@ -186,6 +190,16 @@ impl<'a> Units<'a> {
             &text[body..item.end],
         ]
         .concat()
+    }
+
+    /// The text of a function or an entry with its constants where instructions take them from. Where units have functions of one
+    /// name, their constants have the units' numbers.
+    fn improved<'t>(&self, place: Place, text: Cow<'t, str>, number: usize) -> Cow<'t, str> {
+        if self.rank(place) != CODE {
+            return text;
+        }
+        let name = self.item(place).names[0];
+        keep(&text, &format!("{name}_constants{number}")).into()
     }
 
     /// Writes an item of another unit than the module's own.
