@@ -225,10 +225,9 @@ fn functions_give_the_same_bits_on_a_gpu() {
         number_unary<[f32, f64, u8, u16, u32, u64], [Square]>;
         number_unary<[f32, f64, i32, i64], [Relu]>;
         number_unary<[bool, u8, u16, u32, u64], [Not]>;
-        number_unary<[f64], [Sqrt, Ln]>;
+        number_unary<[f64], [Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10]>;
         number_unary<[f32, f64], [
-            Rsqrt, Cbrt, Recip, Exp, Exp2, ExpM1, Log2, Log10, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh,
-            Sigmoid, Erf, Erfc, Floor, Ceil, Round, RoundTiesEven, Trunc, Signum
+            Recip, Exp, ExpM1, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Floor, Ceil, Round, RoundTiesEven, Trunc, Signum
         ]>;
         number_predicate<[f32, f64], [IsNan, IsFinite, IsInfinite]>;
         number_binary<[f32, f64, u8, u16, u32, u64], [Add, Sub, Mul]>;
@@ -256,7 +255,7 @@ fn functions_give_the_same_bits_on_a_gpu() {
     of_types! {
         number_mul_add<f32, f64, u8, u16, u32, u64>;
         number_clamp<f32, f64, i32, i64, u8, u16, u32, u64>;
-        number_rare<Sqrt, Ln>;
+        number_rare<Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10>;
         number_select<u8, u16, u32, u64>;
         number_random<u32, u64>;
         number_random_normal<f32, f64>;

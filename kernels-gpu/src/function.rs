@@ -38,11 +38,10 @@ use crate::random::{NormalNumber, RandomBits};
     T = [bool, u8, u16, u32, u64],
     Op = [Not];
     T = [f64],
-    Op = [Sqrt, Ln];
+    Op = [Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10];
     T = [f32, f64],
     Op = [
-        Rsqrt, Cbrt, Recip, Exp, Exp2, ExpM1, Log2, Log10, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh,
-        Sigmoid, Erf, Erfc, Floor, Ceil, Round, RoundTiesEven, Trunc, Signum, Gelu, GeluTanh, Silu,
+        Recip, Exp, ExpM1, Ln1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc, Floor, Ceil, Round, RoundTiesEven, Trunc, Signum, Gelu, GeluTanh, Silu,
     ],
 )]
 pub fn number_unary<T: Scalar, Op: UnaryOp<T>>(x: T) -> T {
@@ -50,7 +49,7 @@ pub fn number_unary<T: Scalar, Op: UnaryOp<T>>(x: T) -> T {
 }
 
 /// `op(x)` of an `f32`, by a branch for rare arguments: the host's generator asks for it once for several numbers.
-#[device_fn(Op = [Sqrt, Ln])]
+#[device_fn(Op = [Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10])]
 pub fn number_rare<Op: RareOp>(x: f32) -> f32 {
     Op::apply_rare(x)
 }

@@ -144,12 +144,10 @@ const fn unsigned(ty: ScalarType) -> ScalarType {
 /// The function for `operator` of a number of that type. None of 16-bit floats, but for their signs.
 pub(in crate::expr) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
     macro_rules! floats {
-        ($($variant:ident),*) => {
+        (rare of f32: $($rare:ident),*; $($variant:ident),*) => {
             match operator {
-                Unary::Sqrt if ty == ScalarType::F32 => Some(info!(number_rare<op::Sqrt>)),
-                Unary::Ln if ty == ScalarType::F32 => Some(info!(number_rare<op::Ln>)),
-                Unary::Sqrt => of_types!(ty; F64; number_unary Sqrt),
-                Unary::Ln => of_types!(ty; F64; number_unary Ln),
+                $(Unary::$rare if ty == ScalarType::F32 => Some(info!(number_rare<op::$rare>)),)*
+                $(Unary::$rare => of_types!(ty; F64; number_unary $rare),)*
                 $(Unary::$variant => of_types!(ty; F32, F64; number_unary $variant),)*
                 Unary::IsNan => of_types!(ty; F32, F64; number_predicate IsNan),
                 Unary::IsFinite => of_types!(ty; F32, F64; number_predicate IsFinite),
@@ -169,14 +167,10 @@ pub(in crate::expr) fn unary(operator: Unary, ty: ScalarType) -> Option<&'static
         };
     }
     floats!(
-        Rsqrt,
-        Cbrt,
+        rare of f32: Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10;
         Recip,
         Exp,
-        Exp2,
         ExpM1,
-        Log2,
-        Log10,
         Ln1p,
         Sin,
         Cos,

@@ -38,18 +38,25 @@ pub trait RareOp {
     fn apply_rare(x: f32) -> f32;
 }
 
-impl RareOp for Sqrt {
-    #[inline(always)]
-    fn apply_rare(x: f32) -> f32 {
-        rare::sqrt(x)
-    }
+macro_rules! rare_ops {
+    ($($name:ident = $function:ident;)*) => {$(
+        impl RareOp for $name {
+            #[inline(always)]
+            fn apply_rare(x: f32) -> f32 {
+                rare::$function(x)
+            }
+        }
+    )*};
 }
 
-impl RareOp for Ln {
-    #[inline(always)]
-    fn apply_rare(x: f32) -> f32 {
-        rare::ln(x)
-    }
+rare_ops! {
+    Sqrt = sqrt;
+    Rsqrt = rsqrt;
+    Cbrt = cbrt;
+    Exp2 = exp2;
+    Ln = ln;
+    Log2 = log2;
+    Log10 = log10;
 }
 
 /// Functions that 16-bit floats have ways of their own for: those of [`narrow`]. The others are [`Float`]'s.

@@ -161,6 +161,55 @@ pub(crate) fn sqrt_of_normal(x: f32) -> f32 {
     }
 }
 
+/// 1 / √x for normal x > 0, correctly rounded; NaN for ±0, ∞, x < 0 and NaN. Not for other x.
+///
+/// On a GPU, what is left of 1 when the approximation is multiplied by itself and x is computed exactly but for a rounding that
+/// is 2^-24 of it. So the sum that ends it is off by 2^-45 before it is rounded, and the same for every approximation that is as
+/// good as PTX promises (2^-22.9): all x of two binades were tried with each of them, and no sum is as near as that to the middle
+/// of two floats.
+#[inline(always)]
+pub(crate) fn rsqrt_of_normal(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return refined_rsqrt(x, nvvm_approximate_rsqrt(x));
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if x == 0.0 || x == f32::INFINITY {
+            return f32::NAN;
+        }
+        debug_assert!(!x.is_subnormal());
+        // Of no float it is so near to the middle of two that it matters that the root is rounded.
+        (1.0 / f64::from(x).sqrt()) as f32
+    }
+}
+
+/// 1 / √x for x from an approximation of it.
+#[cfg(any(test, target_arch = "nvptx64"))]
+#[inline(always)]
+fn refined_rsqrt(x: f32, y: f32) -> f32 {
+    let product = x * y;
+    let rest = single::fma(x, y, -product);
+    let error = single::fma(-rest, y, single::fma(-product, y, 1.0));
+    single::fma(y * error, single::fma(error, 0.4, 0.5), y)
+}
+
+/// 1 / √x, correctly rounded. Not for subnormal x.
+#[inline(always)]
+pub(super) fn rsqrt(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // What `rsqrt_of_normal` leaves out the approximation has exactly.
+        let y = nvvm_approximate_rsqrt(x);
+        let refined = refined_rsqrt(x, y);
+        if refined.is_nan() { y } else { refined }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    if x == 0.0 || x == f32::INFINITY {
+        1.0 / x
+    } else {
+        rsqrt_of_normal(x)
+    }
+}
+
 /// The limit of log x where that is no number: −∞ for ±0, ∞ for ∞, NaN for x < 0 and NaN. For all other x but subnormal ones
 /// a number of less than 200, which is not the same on all devices.
 ///
@@ -249,5 +298,43 @@ pub(super) fn half_rsqrt(x: f32) -> f32 {
         f32::INFINITY.copysign(x)
     } else {
         1.0 / x.sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of every approximation that is as good as PTX promises, and of the host's formula, which is compared in integers. Other
+    /// exponents change nothing, and no x that is farther from the middle of two floats than the error.
+    #[test]
+    fn reciprocal_roots_do_not_depend_on_the_approximation() {
+        let error = 2f64.powf(-22.8);
+        let mut near = 0;
+        for x in (1f32.to_bits()..4f32.to_bits()).map(f32::from_bits) {
+            let exact = 1.0 / f64::from(x).sqrt();
+            let nearest = exact as f32;
+            let to_other = if exact < f64::from(nearest) {
+                nearest.next_down()
+            } else {
+                nearest.next_up()
+            };
+            let middle = 0.5 * (f64::from(nearest) + f64::from(to_other));
+            if (exact - middle).abs() > 2f64.powi(-41) {
+                continue;
+            }
+            near += 1;
+            assert_eq!(rsqrt_of_normal(x), nearest, "{x}");
+            // x · middle² against 1, where x has 23 bits behind the point and the middle 26.
+            let scaled = |x: f64, bits: i32| (x * 2f64.powi(bits)) as u128;
+            let is_above = scaled(f64::from(x), 23) * scaled(middle, 26).pow(2) < 1 << 75;
+            assert_eq!(is_above, exact > middle, "{x}");
+            let mut y = (exact * (1.0 - error)) as f32;
+            while f64::from(y) <= exact * (1.0 + error) {
+                assert_eq!(refined_rsqrt(x, y), nearest, "{x} by {y}");
+                y = y.next_up();
+            }
+        }
+        assert!(near > 100);
     }
 }

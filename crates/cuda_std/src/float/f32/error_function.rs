@@ -8,7 +8,7 @@
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
 use super::super::normal::select;
-use super::exp::{ROUNDER, exp2_polynomial, expm1_ratio, scale, split_negative};
+use super::exp::{ROUNDER, exp2_polynomial, expm1_ratio, scale_down, split_negative};
 
 /// erf x for |x| ≤ 1.
 #[inline(always)]
@@ -80,7 +80,7 @@ fn tail(a: f32) -> f32 {
     let square = a * a;
     let (r, n) = split_negative(-square);
     let r = r - fma(a, a, -square);
-    scale(w + fma(w, expm1_ratio(r) * r, w_low), n)
+    scale_down(w + fma(w, expm1_ratio(r) * r, w_low), n)
 }
 
 #[inline]

@@ -42,10 +42,10 @@ impl Exponent {
     /// Of a sum that has n, and this constant in the place of [`ROUNDER`].
     const ROUNDER: f32 = ROUNDER + 254.0;
 
-    /// x · `scale` to the nearest integer, and the exponent that is the small integer `more` above it.
+    /// x · `scale` to the nearest integer.
     #[inline(always)]
-    pub fn nearest(x: f32, scale: f32, more: f32) -> (f32, Self) {
-        let (n, bits) = round_by(Self::ROUNDER + more, x, scale);
+    pub fn nearest(x: f32, scale: f32) -> (f32, Self) {
+        let (n, bits) = round_by(Self::ROUNDER, x, scale);
         (n, Self(bits))
     }
 }
@@ -60,21 +60,32 @@ pub fn scale(p: f32, n: Exponent) -> f32 {
     p * f32::from_bits(first) * f32::from_bits(second)
 }
 
-/// Splits x = n ln 2 + r, with x clamped to where the result is neither 0 nor infinite, and adds `more` to n.
+/// Splits x = n ln 2 + r, with x clamped to where the result is neither 0 nor infinite.
 ///
 /// NaN and +∞ survive in r, whatever n then is.
 #[inline(always)]
-pub fn split(x: f32, more: f32) -> (f32, Exponent) {
+fn split(x: f32) -> (f32, Exponent) {
     let x = if x < FLOOR { FLOOR } else { x };
-    let (n, exponent) = Exponent::nearest(x.min(CEILING), LOG2_E, more);
+    let (n, exponent) = Exponent::nearest(x.min(CEILING), LOG2_E);
     (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), exponent)
 }
 
-/// [`split`] for −120 ≤ x ≤ 0 and NaN.
+/// x = n ln 2 + r for −120 ≤ x ≤ 0 and NaN, with n as [`scale_down`] wants it.
 #[inline(always)]
-pub fn split_negative(x: f32) -> (f32, Exponent) {
-    let (n, exponent) = Exponent::nearest(x, LOG2_E, 0.0);
-    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), exponent)
+pub fn split_negative(x: f32) -> (f32, u32) {
+    let (n, bits) = round_by(ROUNDER + (127 + RAISED) as f32, x, LOG2_E);
+    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), bits)
+}
+
+/// What the exponent of a power that is not above 1 is larger by until the last multiplication, so that it is one of a normal
+/// number.
+const RAISED: u32 = 64;
+
+/// `p` · 2^n, rounded once, for −180 ≤ n ≤ 0 and p next to 1, of a word that has n + 127 + 64 in its low eight bits: the first
+/// product is exact.
+#[inline(always)]
+pub fn scale_down(p: f32, n: u32) -> f32 {
+    p * f32::from_bits(n << 23) * f32::from_bits((127 - RAISED) << 23)
 }
 
 /// (e^r − 1) / r for |r| ≤ 0.35, with an error of 2^-28 relative to e^r / r before rounding.
@@ -90,16 +101,32 @@ pub fn expm1_ratio(r: f32) -> f32 {
     fma(p, r, 1.0)
 }
 
-/// e^x · 2^k for small integers k.
+/// e^r for the r of [`expm1_ratio`].
 #[inline(always)]
-pub fn exp_scaled(x: f32, k: f32) -> f32 {
-    let (r, n) = split(x, k);
-    scale(fma(expm1_ratio(r), r, 1.0), n)
+fn exp_polynomial(r: f32) -> f32 {
+    fma(expm1_ratio(r), r, 1.0)
 }
 
 #[inline]
 pub fn exp(x: f32) -> f32 {
-    exp_scaled(x, 0.0)
+    let (r, n) = split(x);
+    scale(exp_polynomial(r), n)
+}
+
+/// e^x for x ≤ 0 and NaN, as [`exp`].
+#[inline(always)]
+pub fn exp_of_negative(x: f32) -> f32 {
+    let (r, n) = split_negative(if x < FLOOR { FLOOR } else { x });
+    scale_down(exp_polynomial(r), n)
+}
+
+/// e^x / 4 for x ≥ 0 and NaN, which does not overflow before 4 e^89 does.
+#[inline(always)]
+pub fn quarter_exp(x: f32) -> f32 {
+    // Of the exponent of 2^(n − 2); that of infinity is left to n = 130.
+    let (n, bits) = round_by(ROUNDER + 125.0, x.min(CEILING), LOG2_E);
+    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
+    exp_polynomial(r) * f32::from_bits(bits << 23)
 }
 
 /// 2^f for |f| ≤ 0.5, with a relative error of 2^-28 before rounding.
@@ -117,8 +144,15 @@ pub fn exp2_polynomial(f: f32) -> f32 {
 #[inline]
 pub fn exp2(x: f32) -> f32 {
     let x = if x < -151.0 { -151.0 } else { x };
-    let (n, exponent) = Exponent::nearest(x.min(129.0), 1.0, 0.0);
+    let (n, exponent) = Exponent::nearest(x.min(129.0), 1.0);
     scale(exp2_polynomial(x - n), exponent)
+}
+
+/// 2^x for |x| < 126, as [`exp2`].
+#[inline(always)]
+pub fn exp2_of_usual(x: f32) -> f32 {
+    let (n, bits) = round_by(ROUNDER, x, 1.0);
+    f32::from_bits(exp2_polynomial(x - n).to_bits().wrapping_add(bits << 23))
 }
 
 /// e^x − 1 = 2^n (e^r − 1) + (2^n − 1), with n = 0 for all small x so that nothing cancels.

@@ -4,13 +4,14 @@
 
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
-use super::exp::{exp, exp_scaled, nearest};
+use super::super::normal::select;
+use super::exp::{exp_of_negative, nearest, quarter_exp};
 
-/// 0.25 / h, that is e^−a / 2 for h = e^a / 2 and a ≥ 0; 2^-66 where it is less, and nothing against h.
+/// 0.125 / q, that is e^−a / 2 for q = e^a / 4 and a ≥ 0; 2^-66 where it is less, and nothing against q.
 #[inline(always)]
-fn quarter_over(h: f32) -> f32 {
-    const TWO_64: f32 = 18_446_744_073_709_551_616.0;
-    0.25 * recip_of_normal(h.min(TWO_64))
+fn eighth_over(q: f32) -> f32 {
+    const TWO_63: f32 = 9_223_372_036_854_775_808.0;
+    0.125 * recip_of_normal(q.min(TWO_63))
 }
 
 #[inline]
@@ -22,16 +23,15 @@ pub fn sinh(x: f32) -> f32 {
     p = fma(p, s, 8.333_310_5e-3);
     p = fma(p, s, 1.666_666_7e-1);
     let near = fma(p, s * a, a);
-    // e^a / 2 does not overflow before sinh does.
-    let half = exp_scaled(a, -1.0);
-    let far = half - quarter_over(half);
-    (if a < 1.0 { near } else { far }).copysign(x)
+    let quarter = quarter_exp(a);
+    let far = fma(quarter, 2.0, -eighth_over(quarter));
+    select(a < 1.0, near, far).copysign(x)
 }
 
 #[inline]
 pub fn cosh(x: f32) -> f32 {
-    let half = exp_scaled(x.abs(), -1.0);
-    half + quarter_over(half)
+    let quarter = quarter_exp(x.abs());
+    fma(quarter, 2.0, eighth_over(quarter))
 }
 
 /// (e^2a − 1) / 2 for a ≥ 0: above 10, where tanh is 1, as for 10; NaN for NaN.
@@ -72,7 +72,7 @@ pub fn tanh(x: f32) -> f32 {
 /// With e = e^−|x|, which does not overflow, 1 / (1 + e), and e times that for x < 0.
 #[inline]
 pub fn sigmoid(x: f32) -> f32 {
-    let e = exp(-x.abs());
+    let e = exp_of_negative(-x.abs());
     let y = recip_of_normal(1.0 + e);
     if x < 0.0 { e * y } else { y }
 }

@@ -5,8 +5,9 @@
 //! there by asin x = π/2 − 2 asin √((1 − x) / 2) and atan x = π/2 − atan 1/x. Multiples of π/2 are
 //! added as the product of two floats, which a fused multiply-add sees to 44 bits.
 
-use super::super::machine::single::fma;
+use super::super::machine::single::{self, fma};
 use super::super::machine::{recip_of_normal, sqrt_of_normal};
+use super::super::normal::select;
 
 /// Two floats whose product is π/2 with an error of 6 · 10^-14.
 const FRAC_PI_2_A: f32 = 1.110_095;
@@ -95,14 +96,17 @@ pub fn atan2(y: f32, x: f32) -> f32 {
     let (ax, ay) = (x.abs(), y.abs());
     let steep = ay > ax;
     let (near, far) = if steep { (ax, ay) } else { (ay, ax) };
-    // Points at infinity on a diagonal, and the origin, where the ratio would be NaN.
-    let ratio = if near == f32::INFINITY {
-        1.0
-    } else if far == 0.0 {
-        0.0
-    } else {
-        near / far
-    };
+    // By a power of two, that of `far` is next to 1.
+    let field = (far.to_bits() >> 23).clamp(1, 253);
+    let scale = f32::from_bits((254 - field) << 23);
+    // The ratio of the origin is 0: no other `far` is below 2^-23 then.
+    let (n, d) = (near * scale, single::maximum_number(far * scale, f32::EPSILON));
+    let inverse = recip_of_normal(d);
+    let quotient = n * inverse;
+    let ratio = fma(fma(-d, quotient, n), inverse, quotient);
+    // Of points at infinity.
+    let limit = select(near == far, 1.0, 0.0);
+    let ratio = select(far == f32::INFINITY, limit, ratio);
     let left = x.is_sign_negative();
     let p = atan_polynomial(ratio);
     let k = match (steep, left) {
@@ -111,9 +115,5 @@ pub fn atan2(y: f32, x: f32) -> f32 {
         (false, false) => 0.0,
     };
     let angle = add_quarter_turns(k, if steep != left { -p } else { p });
-    if x.is_nan() || y.is_nan() {
-        f32::NAN
-    } else {
-        angle.copysign(y)
-    }
+    select(x.is_nan() | y.is_nan(), f32::NAN, angle.copysign(y))
 }

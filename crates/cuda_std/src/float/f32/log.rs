@@ -100,13 +100,19 @@ pub fn ln(x: f32) -> f32 {
     fma(field, LN_2 * FIELD, of_mantissa(split.mantissa - 1.0))
 }
 
+/// f and 2^23 e of positive normal x = 2^e (1 + f).
+#[inline(always)]
+fn split_normal(x: f32) -> (f32, f32) {
+    let field = exponent_field(x);
+    let mantissa = f32::from_bits(x.to_bits().wrapping_sub(field));
+    (mantissa - 1.0, field as i32 as f32)
+}
+
 /// ln x for positive normal x.
 #[inline(always)]
 pub fn ln_of_normal(x: f32) -> f32 {
-    let bits = x.to_bits();
-    let field = exponent_field(x);
-    let f = f32::from_bits(bits.wrapping_sub(field)) - 1.0;
-    fma(field as i32 as f32, LN_2 * FIELD, of_mantissa(f))
+    let (f, field) = split_normal(x);
+    fma(field, LN_2 * FIELD, of_mantissa(f))
 }
 
 /// whole + f c + small, where the rounding error of the first sum joins the small term: for x just above 4/3 `whole`
@@ -117,20 +123,44 @@ fn sum(whole: f32, f: f32, c: f32, small: f32) -> f32 {
     large + (fma(f, c, whole - large) + small)
 }
 
+/// The logarithm to base 2 of 2^e (1 + f).
+#[inline(always)]
+fn log2_of(f: f32, e: f32) -> f32 {
+    let small = fma(tail_ratio(f) * (f * f), LOG2_E_HI, f * LOG2_E_LO);
+    sum(e, f, LOG2_E_HI, small)
+}
+
+/// That to base 10.
+#[inline(always)]
+fn log10_of(f: f32, e: f32) -> f32 {
+    let small = fma(tail_ratio(f) * (f * f), LOG10_E_HI, fma(f, LOG10_E_LO, e * LOG10_2_LO));
+    sum(e * LOG10_2_HI, f, LOG10_E_HI, small)
+}
+
 #[inline]
 pub fn log2(x: f32) -> f32 {
     let split = Split::new(x);
-    let f = split.mantissa - 1.0;
-    let small = fma(tail_ratio(f) * (f * f), LOG2_E_HI, f * LOG2_E_LO);
-    sum(split.exponent(), f, LOG2_E_HI, small) + select(split.raised, -0.0)
+    log2_of(split.mantissa - 1.0, split.exponent()) + select(split.raised, -0.0)
 }
 
 #[inline]
 pub fn log10(x: f32) -> f32 {
     let split = Split::new(x);
-    let (f, e) = (split.mantissa - 1.0, split.exponent());
-    let small = fma(tail_ratio(f) * (f * f), LOG10_E_HI, fma(f, LOG10_E_LO, e * LOG10_2_LO));
-    sum(e * LOG10_2_HI, f, LOG10_E_HI, small) + select(split.raised, -0.0)
+    log10_of(split.mantissa - 1.0, split.exponent()) + select(split.raised, -0.0)
+}
+
+/// log2 x for positive normal x.
+#[inline(always)]
+pub fn log2_of_normal(x: f32) -> f32 {
+    let (f, field) = split_normal(x);
+    log2_of(f, field * FIELD)
+}
+
+/// log10 x for positive normal x.
+#[inline(always)]
+pub fn log10_of_normal(x: f32) -> f32 {
+    let (f, field) = split_normal(x);
+    log10_of(f, field * FIELD)
 }
 
 /// The exponent is that of 1 + x; f = 2^-e x + (2^-e − 1) then has at most one rounding error.

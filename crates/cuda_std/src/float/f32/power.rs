@@ -7,7 +7,7 @@
 //! terms in two floats each.
 
 use super::super::machine::single::{self, fma};
-use super::super::machine::{recip_of_normal, sqrt_of_normal};
+use super::super::machine::{self, recip_of_normal, sqrt_of_normal};
 use super::super::normal::select;
 use super::super::pair::{Pair, fast_two_sum, pair_product};
 use super::exp::{Exponent, exp2_polynomial, scale};
@@ -58,7 +58,7 @@ fn exp2_of_pair((high, low): Pair<f32>) -> f32 {
     let clamped = limited(high, 160.0);
     // Where it saturates the low part is noise.
     let low = select(clamped == high, low, 0.0);
-    let (n, exponent) = Exponent::nearest(clamped, 1.0, 0.0);
+    let (n, exponent) = Exponent::nearest(clamped, 1.0);
     scale(exp2_polynomial((clamped - n) + low), exponent)
 }
 
@@ -108,19 +108,12 @@ pub fn powi(x: f32, n: i32) -> f32 {
     select(n == 0, 1.0, power)
 }
 
-/// 1 / √x, of which both are rounded once. Small arguments are raised by 2^64, which is undone exactly.
+/// 1 / √x. Subnormal arguments are raised by 2^24, which is undone exactly.
 #[inline]
 pub fn rsqrt(x: f32) -> f32 {
-    let small = x < TWO_M100;
-    let root = sqrt_of_normal(if small { x * TWO_64 } else { x });
-    let inverse = recip_of_normal(root);
-    let inverse = if small { inverse * TWO_32 } else { inverse };
-    if x == 0.0 || x == f32::INFINITY {
-        // 0 and ∞ are each other's, of the same sign.
-        f32::from_bits(x.to_bits() ^ f32::INFINITY.to_bits())
-    } else {
-        inverse
-    }
+    let small = x < f32::MIN_POSITIVE;
+    let root = machine::rsqrt(x * select(small, 16_777_216.0, 1.0));
+    root * select(small, 4096.0, 1.0)
 }
 
 /// A third of n < 2^31, rounded down, without the shift that the compiler's own takes.
@@ -143,20 +136,28 @@ pub fn approximate_rcbrt(a: f32) -> f32 {
     guess * p
 }
 
-/// y = a (a^(-1/3))² and one correction of y, without a division.
-#[inline]
-pub fn cbrt(x: f32) -> f32 {
-    const TWO_96: f32 = TWO_32 * TWO_64;
-    const INFINITY: u32 = f32::INFINITY.to_bits();
-    // Small arguments are raised by 2^96, or the correction would be made of subnormals.
-    let small = x.abs() < 3.552_713_7e-15;
-    let a = x.abs() * select(small, TWO_96, 1.0);
+/// Below this size a cube root would be corrected by subnormal numbers.
+pub const LEAST_CUBE: f32 = 3.552_713_7e-15;
+
+/// ∛a for [`LEAST_CUBE`] ≤ a < ∞, as y = a (a^(-1/3))² and one correction of y, without a
+/// division; anything for ∞ and NaN.
+#[inline(always)]
+pub fn cbrt_of_usual(a: f32) -> f32 {
     let r = approximate_rcbrt(a);
     let square = r * r;
     let y = a * square;
     let residue = fma(-(y * y), y, a);
-    let y = fma(residue, square * (1.0 / 3.0), y);
-    let y = y * select(small, 1.0 / TWO_32, 1.0);
+    fma(residue, square * (1.0 / 3.0), y)
+}
+
+/// Small arguments are raised by 2^96.
+#[inline]
+pub fn cbrt(x: f32) -> f32 {
+    const TWO_96: f32 = TWO_32 * TWO_64;
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    let small = x.abs() < LEAST_CUBE;
+    let a = x.abs() * select(small, TWO_96, 1.0);
+    let y = cbrt_of_usual(a) * select(small, 1.0 / TWO_32, 1.0);
     // Not of 0, ∞ and NaN.
     select(a.to_bits().wrapping_sub(1) < INFINITY - 1, y.copysign(x), x)
 }
