@@ -25,13 +25,8 @@ fn powi(x: f64, n: i32) -> f64 {
     powf(x, f64::from(n))
 }
 
-#[inline]
-fn rsqrt(x: f64) -> f64 {
-    1.0 / machine::sqrt(x)
-}
-
 impl_float! { f64, machine machine,
-    rsqrt => rsqrt,
+    rsqrt => roots::rsqrt,
     cbrt => roots::cbrt,
     exp => exp::exp,
     exp2 => exp::exp2,

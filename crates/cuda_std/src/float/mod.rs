@@ -150,7 +150,7 @@ pub trait Float:
 
     /// √x, correctly rounded. −0 for −0, NaN for x < 0.
     fn sqrt(self) -> Self;
-    /// 1 / √x. f32 and f64: 1.5 ulp. ±∞ for ±0, NaN for x < 0.
+    /// 1 / √x. f32: correctly rounded; f64: 1 ulp. ±∞ for ±0, NaN for x < 0.
     fn rsqrt(self) -> Self;
     /// ∛x, of x's sign. f32: 1 ulp; f64: 0.501 ulp.
     fn cbrt(self) -> Self;
@@ -172,13 +172,13 @@ pub trait Float:
     /// ln(1 + x), accurate for small x too. f32: 2 ulp; f64: 1 ulp. −∞ for −1, NaN for x < −1.
     fn ln_1p(self) -> Self;
 
-    /// The sine of x radians, x of any size. f32: 2 ulp; f64: 1 ulp. NaN for ±∞.
+    /// The sine of x radians, x of any size. f32: 2 ulp; f64: 1.5 ulp. NaN for ±∞.
     fn sin(self) -> Self;
-    /// The cosine of x radians, x of any size. f32: 2 ulp; f64: 1 ulp. NaN for ±∞.
+    /// The cosine of x radians, x of any size. f32: 2 ulp; f64: 1.5 ulp. NaN for ±∞.
     fn cos(self) -> Self;
     /// Sine and cosine, for little more than the price of one; the bounds are theirs.
     fn sin_cos(self) -> (Self, Self);
-    /// The tangent of x radians, x of any size. f32: 2 ulp; f64: 1 ulp. NaN for ±∞.
+    /// The tangent of x radians, x of any size. f32: 2 ulp; f64: 1.5 ulp. NaN for ±∞.
     fn tan(self) -> Self;
 
     /// The arc sine, in [−π/2, π/2]. f32: 2 ulp; f64: 1 ulp. NaN for |x| > 1.
