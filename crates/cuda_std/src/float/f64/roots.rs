@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Roots and hypotenuses of f64, without a branch.
+//! Roots and hypotenuses of f64, without a branch but for what is rare for `rsqrt`.
 
 use super::super::f32::power::approximate_rcbrt;
 use super::super::machine::double::fma;
 use super::super::machine::rsqrt_of_normal;
 use super::super::normal::{magnitude, of_upper, select, sqrt_of_normal, upper, with_upper};
-
-/// The f32 below x, for x in [1, 8); by integers, since a conversion keeps a pipeline busy for as long as four operations of f64.
-#[inline(always)]
-fn to_f32(x: f64) -> f32 {
-    f32::from_bits(((x.to_bits() >> 29) as u32).wrapping_sub((1023 - 127) << 23))
-}
-
-/// A positive normal f32 as an f64.
-#[inline(always)]
-fn of_f32(x: f32) -> f64 {
-    f64::from_bits((u64::from(x.to_bits()) << 29) + ((1023 - 127) << 52))
-}
 
 /// a^(-1/3) of a mantissa a in [1, 8): in f32 by a step of the fourth order from a guess on the bits, as f32's `cbrt`, then by one
 /// that doubles the digits; then y = a (a^(-1/3))² and one correction of y, which doubles them again.
@@ -30,7 +18,10 @@ pub fn cbrt(x: f64) -> f64 {
     // Rounded down.
     let third = ((word >> 20) * 0x5556) >> 16;
     let a = with_upper(raised, word.wrapping_sub((3 * third) << 20).wrapping_add(1023 << 20));
-    let r = of_f32(approximate_rcbrt(to_f32(a)));
+    // The 23 bits behind the exponent of a, as an f32.
+    let m = f32::from_bits(((a.to_bits() >> 29) as u32).wrapping_sub((1023 - 127) << 23));
+    let r = approximate_rcbrt(m);
+    let r = f64::from_bits((u64::from(r.to_bits()) << 29) + ((1023 - 127) << 52));
     let error = fma(-(a * r), r * r, 1.0);
     let r = fma(r * error, 1.0 / 3.0, r);
     let square = r * r;
@@ -45,10 +36,10 @@ pub fn cbrt(x: f64) -> f64 {
     select(word.wrapping_sub(1) < INFINITY - 1, y.copysign(x), x)
 }
 
-/// 1 / √x for x in [1, 4): by a step of the third order from that of the f32 below it.
+/// 1 / √x for x in [1, 4): by a step of the third order from that of the f32 next to it.
 #[inline(always)]
 fn near_rsqrt(x: f64) -> f64 {
-    let y = of_f32(rsqrt_of_normal(to_f32(x)));
+    let y = f64::from(rsqrt_of_normal(x as f32));
     let error = fma(-(x * y), y, 1.0);
     fma(fma(error, 0.375, 0.5), y * error, y)
 }
