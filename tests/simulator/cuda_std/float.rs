@@ -68,8 +68,9 @@ fn error(got: f32, want: f64) -> f64 {
     (got - want).abs() / (exponent - 23.0).exp2()
 }
 
+type Function = fn(f32) -> f32;
 /// A function with its name.
-type Named = (&'static str, fn(f32) -> f32);
+type Named = (&'static str, Function);
 type Case = (&'static str, fn(f32) -> f32, fn(f64) -> f64, f64);
 
 /// One line a function: ours, the reference, and the bound that the documentation states.
@@ -117,7 +118,7 @@ fn worst<A: Copy>(arguments: impl Iterator<Item = A>, error_of: impl Fn(A) -> f6
 }
 
 /// Functions that go another way for rare arguments, and those without.
-const RARE: [(&str, fn(f32) -> f32, fn(f32) -> f32); 7] = [
+const RARE: [(&str, Function, Function); 7] = [
     ("sqrt", rare::sqrt, Float::sqrt),
     ("rsqrt", rare::rsqrt, Float::rsqrt),
     ("cbrt", rare::cbrt, Float::cbrt),
