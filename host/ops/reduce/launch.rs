@@ -68,7 +68,10 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>>(
             let plan = RowPlan::new::<T, Op::Acc>(rows, length, count);
             // Twice as many as run at a time, so that none runs alone for long at the end.
             let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;
-            let config = grid(plan.blocks::<T>(rows, most));
+            let config = LaunchConfig {
+                dynamic_shared: plan.shared_bytes::<T>(),
+                ..grid(plan.blocks::<T>(rows, most))
+            };
             let room = [plan.partials(rows), plan.counters(rows)];
             with_room(stream, room, &mut |partials, counters| {
                 stream.launch::<T::Rows>(&config, (Words::of(x), plan, partials, counters, &mut *out))

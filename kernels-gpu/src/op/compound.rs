@@ -5,11 +5,12 @@ mod steps;
 
 use bytemuck::{Pod, Zeroable};
 use cuda_block::thread::fold_pairwise;
+use cuda_block::warp::all_reduce_groups;
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
-use cuda_std::hint;
+use cuda_std::{hint, warp};
 
-use super::{ReduceOp, fold_vectors};
+use super::{ReduceOp, fold_vectors, lift_items, sum_of_lane};
 use crate::num::{Num, any_of};
 
 pub use steps::WideSum;
@@ -119,7 +120,6 @@ impl Moments {
             count: 1.0,
             mean,
             // 0, and NaN where the element is infinite or NaN: so is the variance.
-            // 0, or NaN of what is not finite.
             #[allow(clippy::eq_op)]
             deviations: (mean - mean) * (mean - mean),
         }
@@ -153,6 +153,47 @@ impl Moments {
             count: 4.0,
             mean,
             deviations: fold_pairwise(squares, |a, b| a + b),
+        }
+    }
+
+    /// Those of a lane's vectors, as [`ReduceOp::lift_lane`] has them: in two passes, and by one division.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_lane<T: Num, const N: usize>(at: impl Fn(u32) -> [T; N], (first, step, length): (u32, u32, u32)) -> Self {
+        if first >= length {
+            return Self::EMPTY;
+        }
+        let count = f64::from(((length - first + step - 1) >> step.trailing_zeros()) * N as u32);
+        // From one of them on: so elements that are all equal have no deviations.
+        let origin = at(first)[0].to_f64();
+        let mean = origin + sum_of_lane(&at, (first, step, length), |x| x - origin) / count;
+        Self {
+            count,
+            mean,
+            deviations: sum_of_lane(&at, (first, step, length), |x| (x - mean) * (x - mean)),
+        }
+    }
+
+    /// Those of groups of lanes: two sums, and a division, in place of one at each level.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_lanes(self, lanes: u32) -> Self {
+        // Opaque, so that nothing of it is computed ahead of the loops, and kept in registers that those need.
+        let lanes = hint::opaque(lanes);
+        if lanes == 1 {
+            return self;
+        }
+        let sum = |value: f64| all_reduce_groups([value], lanes, |a, b| a + b)[0];
+        let count = sum(self.count);
+        if count == 0.0 {
+            return Self::EMPTY;
+        }
+        let origin = warp::shuffle(warp::FULL_MASK, self.mean, warp::lane_id() & !(lanes - 1));
+        let distance = self.mean - origin;
+        let shift = sum(self.count * distance) / count;
+        let deviation = distance - shift;
+        Self {
+            count,
+            mean: origin + shift,
+            deviations: sum(self.deviations + self.count * deviation * deviation),
         }
     }
 
@@ -199,6 +240,16 @@ macro_rules! variances {
             #[inline(always)]
             fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> Moments {
                 Moments::of_all(values)
+            }
+
+            #[inline(always)]
+            fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Moments {
+                Moments::of_lane(at, place)
+            }
+
+            #[inline(always)]
+            fn combine_lanes<const K: usize>(accs: [Moments; K], lanes: u32) -> [Moments; K] {
+                cuda_std::array::map(accs, |acc| acc.of_lanes(lanes))
             }
 
             #[inline(always)]
@@ -480,6 +531,17 @@ macro_rules! positions {
                     return Ranked::first(Self::ranked(&a, first, stride), Self::ranked(&b, first + 4 * stride, stride));
                 }
                 Self::ranked(&vectors, first, stride)
+            }
+
+            #[inline(always)]
+            fn lift_some<const N: usize, const U: usize>(
+                vectors: [[T; N]; U],
+                _: impl Fn(usize) -> bool,
+                first: u64,
+                stride: u64,
+            ) -> Ranked {
+                // Those that are there are the first ones of their rank.
+                lift_items::<T, Self, N, U>(vectors, first, stride)
             }
 
             #[inline(always)]

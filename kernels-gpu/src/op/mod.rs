@@ -6,7 +6,7 @@
 
 use bytemuck::Pod;
 use cuda_block::thread::{fold, fold_pairwise};
-use cuda_block::warp::scan_rows;
+use cuda_block::warp::{all_reduce_groups, scan_rows};
 
 use crate::num::{Accumulator, CastTo, Num, WrappingCastTo};
 
@@ -80,6 +80,45 @@ pub trait ReduceOp<T>: 'static {
         fold_vectors::<T, Self, N, U>(vectors, first, stride)
     }
 
+    /// The result for those of `U` vectors that are there, as [`lift_vectors`](Self::lift_vectors): the first one, and no
+    /// other behind one that is not. In place of those that are not, there are other ones, with higher numbers than theirs.
+    ///
+    /// What a reduction does with the last vectors of a row. By default, they are combined one after another.
+    #[inline(always)]
+    fn lift_some<const N: usize, const U: usize>(
+        vectors: [[T; N]; U],
+        is_there: impl Fn(usize) -> bool,
+        first: u64,
+        stride: u64,
+    ) -> Self::Acc
+    where
+        T: Copy,
+    {
+        fold_some::<T, Self, N, U>(vectors, is_there, first, stride)
+    }
+
+    /// The result for a lane's vectors of a row: those that `at` gives for `first`, `first + step` and so on below `length`.
+    /// `step` is a power of two.
+    ///
+    /// What a reduction does with rows in shared memory. By default, several are lifted together, and combined one after
+    /// another; an operator whose combination is costly may go through them twice.
+    #[inline(always)]
+    fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Self::Acc
+    where
+        T: Copy,
+    {
+        fold_lane::<T, Self, N>(at, place)
+    }
+
+    /// The results of groups of `lanes` lanes, a power of two, for each of `K` rows: what each of them has, combined. Called by
+    /// all lanes.
+    ///
+    /// By default by shuffles; an operator may have a way to combine the values of all lanes at once.
+    #[inline(always)]
+    fn combine_lanes<const K: usize>(accs: [Self::Acc; K], lanes: u32) -> [Self::Acc; K] {
+        all_reduce_groups(accs, lanes, Self::combine)
+    }
+
     /// The result for `N` neighbours, of which the first has number `first`, combined in their order.
     ///
     /// What a scan does with a vector before it knows what stands before it. By default they are combined one after
@@ -130,6 +169,98 @@ pub(crate) fn fold_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, co
         acc = Op::combine(acc, Op::lift_all(vectors[u], first + u as u64 * stride, 1));
     }
     acc
+}
+
+/// [`ReduceOp::lift_some`] by default.
+#[inline(always)]
+pub(crate) fn fold_some<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    vectors: [[T; N]; U],
+    is_there: impl Fn(usize) -> bool,
+    first: u64,
+    stride: u64,
+) -> Op::Acc {
+    // Of the first ones, and of those that are there: so it is a constant how many elements are combined with a vector.
+    let mut all = Op::lift_vectors([vectors[0]], first, 0);
+    let mut some = all;
+    for u in 1..U {
+        all = Op::combine(all, Op::lift_vectors([vectors[u]], first + u as u64 * stride, 0));
+        some = if is_there(u) { all } else { some };
+    }
+    some
+}
+
+/// `acc` with vectors of a row: the first is number `first` of `length`, each next one `step` further on, and behind the last
+/// one of the row there are others of it.
+#[inline(always)]
+pub(crate) fn combine_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    acc: Op::Acc,
+    vectors: [[T; N]; U],
+    (first, step, length): (u32, u32, u32),
+) -> Op::Acc {
+    let (place, stride) = (u64::from(first) * N as u64, u64::from(step) * N as u64);
+    let lifted = if first + (U as u32 - 1) * step < length {
+        lift_items::<T, Op, N, U>(vectors, place, stride)
+    } else {
+        Op::lift_some(vectors, |u| first + (u as u32) * step < length, place, stride)
+    };
+    Op::combine(acc, lifted)
+}
+
+/// [`ReduceOp::lift_lane`] by default: eight elements at a time, or four words; four elements where there are not more.
+#[inline(always)]
+fn fold_lane<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize>(
+    at: impl Fn(u32) -> [T; N],
+    (first, step, length): (u32, u32, u32),
+) -> Op::Acc {
+    let (mut acc, mut i) = (Op::identity(), first);
+    if N > 1 || length <= 4 * step {
+        while i < length {
+            let vectors: [[T; N]; 4] = cuda_std::array::from_fn(|k| at(Ord::min(i + k as u32 * step, length - 1)));
+            acc = combine_vectors::<T, Op, N, 4>(acc, vectors, (i, step, length));
+            i += 4 * step;
+        }
+        return acc;
+    }
+    while i < length {
+        let vectors: [[T; N]; 8] = cuda_std::array::from_fn(|k| at(Ord::min(i + k as u32 * step, length - 1)));
+        acc = combine_vectors::<T, Op, N, 8>(acc, vectors, (i, step, length));
+        i += 8 * step;
+    }
+    acc
+}
+
+/// The sum of a function of the elements of a lane's vectors, as [`ReduceOp::lift_lane`] has them.
+#[inline(always)]
+pub(crate) fn sum_of_lane<T: Num, const N: usize>(
+    at: impl Fn(u32) -> [T; N],
+    (mut i, step, length): (u32, u32, u32),
+    of: impl Fn(f64) -> f64,
+) -> f64 {
+    let of_vector = |i: u32| fold_pairwise(cuda_std::array::map(at(i), |x| of(x.to_f64())), |a, b| a + b);
+    let mut sum = 0.0;
+    while i + 3 * step < length {
+        let four: [f64; 4] = cuda_std::array::from_fn(|k| of_vector(i + k as u32 * step));
+        sum += fold_pairwise(four, |a, b| a + b);
+        i += 4 * step;
+    }
+    while i < length {
+        sum += of_vector(i);
+        i += step;
+    }
+    sum
+}
+
+/// [`ReduceOp::lift_vectors`], of vectors of one element by [`ReduceOp::lift_all`].
+#[inline(always)]
+pub(crate) fn lift_items<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    vectors: [[T; N]; U],
+    first: u64,
+    stride: u64,
+) -> Op::Acc {
+    if N == 1 {
+        return Op::lift_all(cuda_std::array::map(vectors, |vector| vector[0]), first, stride);
+    }
+    Op::lift_vectors(vectors, first, stride)
 }
 
 /// The values of a vector whose first element has the number `index` in its row.
@@ -218,6 +349,26 @@ macro_rules! totals {
                 T::$all(values)
             }
 
+            #[inline(always)]
+            fn lift_some<const N: usize, const U: usize>(
+                vectors: [[T; N]; U],
+                is_there: impl Fn(usize) -> bool,
+                first: u64,
+                stride: u64,
+            ) -> Accumulator<T> {
+                if N == 1 {
+                    return T::$all(cuda_std::array::from_fn::<_, U, _>(|u| {
+                        if is_there(u) { vectors[u][0] } else { <T as Num>::$identity }
+                    }));
+                }
+                let mut acc = Self::lift_vectors([vectors[0]], first, stride);
+                for u in 1..U {
+                    let lifted = Self::lift_vectors([vectors[u]], first, stride);
+                    acc = acc.$method(if is_there(u) { lifted } else { Num::$identity });
+                }
+                acc
+            }
+
             $(
                 #[inline(always)]
                 fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], _: u64, _: u64) -> Accumulator<T> {
@@ -277,6 +428,17 @@ macro_rules! extremes {
             #[inline(always)]
             fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
                 T::Wide::$all(cuda_std::array::from_fn::<_, N, _>(|k| values[k].widen()))
+            }
+
+            #[inline(always)]
+            fn lift_some<const N: usize, const U: usize>(
+                vectors: [[T; N]; U],
+                _: impl Fn(usize) -> bool,
+                first: u64,
+                stride: u64,
+            ) -> T::Wide {
+                // Elements that come twice make no difference.
+                lift_items::<T, Self, N, U>(vectors, first, stride)
             }
 
             #[inline(always)]

@@ -8,9 +8,10 @@
 //!
 //! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
 //! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones, and many of less
-//! than a tile, take a warp or a part of one each, and a lane has several loads in flight, of several rows; of others, a block
+//! than a tile, take a warp or a part of one each, and a lane has several loads in flight, of several rows; where they have
+//! not only whole vectors, a block brings several into shared memory first, as one stretch of vectors. Of others, a block
 //! takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes in flight, combined in four independent
-//! chains. Otherwise [`reduce_columns()`]
+//! chains. Vectors of a row that begins between two aligned ones are put together of both. Otherwise [`reduce_columns()`]
 //! has neighbouring threads read neighbouring columns, each thread a vector of them, and several threads the same. Long rows
 //! and columns are cut into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
@@ -25,7 +26,9 @@
 mod bytes;
 mod columns;
 mod plan;
+mod row;
 mod rows;
+mod staged;
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};

@@ -52,6 +52,15 @@ const LONGEST_OF_COLUMN: usize = 128;
 /// Vectors of a row that a lane has in flight, where warps combine rows.
 pub(super) const ITEMS: usize = 4;
 
+/// The bytes of rows that a block brings into shared memory.
+const STAGE: usize = 1 << 15;
+
+/// Bytes of a row for each lane there: so all threads of a block have a row, or lanes of one.
+const STAGED_SHARE: usize = STAGE / THREADS;
+
+/// The most elements of a word.
+const STAGED_WORD: usize = 4;
+
 /// Values of blocks that a thread combines in one level of the tree above the blocks.
 pub(super) const GROUP: usize = 16;
 
@@ -82,23 +91,10 @@ pub(super) const fn has_one_chain<A>() -> bool {
     size_of::<A>() > 8
 }
 
-/// Rows that a lane has its share of, where warps combine them and it loads `vector` elements of type `T` at once:
-/// several where that is less than a whole access, or where a vector's elements do not take more registers than the
-/// vector.
-pub(super) const fn rows_in_flight<T>(vector: usize) -> usize {
-    if vector == 1 || vector < tile::vec_len(size_of::<T>()) {
-        4
-    } else if size_of::<T>() < 4 {
-        1
-    } else {
-        2
-    }
-}
-
-/// Those of `rows` that a thread treats together, as there are registers for values of type `A`, of which there is not one
-/// chain alone.
-pub(super) const fn rows_at_once<A>(rows: usize) -> usize {
-    if size_of::<A>() > 4 && rows > 2 { 2 } else { rows }
+/// Rows that a lane has its share of, where warps combine them by vectors: several where a vector's elements do not take
+/// more registers than the vector.
+pub(super) const fn rows_in_flight<T>() -> usize {
+    if size_of::<T>() < 4 { 1 } else { 2 }
 }
 
 /// Columns of a thread: neighbours, as many as 16 bytes hold, but not more than there are registers for their values.
@@ -130,8 +126,11 @@ pub(super) const fn in_flight<T, A>(each: usize) -> usize {
 /// How the rows of an array are combined, each into one value: an array of shape (rows, length) along its last axis, or
 /// a whole array as one row.
 ///
-/// A warp, or a part of one, combines a row of up to [`SHORT`] elements, and a longer one if it is less than a tile, in
-/// which a thread of a block would have fewer loads in flight, or if the values are so large that blocks have one chain.
+/// Rows of up to 4 KiB that have not only whole vectors of 16 bytes, and those of one, go by way of shared memory: a block
+/// brings several into it, as one stretch, and a warp or a part of one combines each.
+///
+/// A warp, or a part of one, combines any other row of up to [`SHORT`] elements, and a longer one if it is less than a tile,
+/// in which a thread of a block would have fewer loads in flight, or if the values are so large that blocks have one chain.
 /// It takes longer over it than a block: as many steps as it has loads one after another. So it does that where blocks would
 /// have to take at least as many turns.
 ///
@@ -153,6 +152,8 @@ pub struct RowPlan {
     pub(super) count: u64,
     /// Whether a warp or a part of one combines a row, and not blocks; then a row is one chunk.
     pub(super) is_by_warps: bool,
+    /// The rows that a block brings into shared memory together; 0 if each is read by itself.
+    pub(super) together: u32,
 }
 
 /// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
@@ -205,7 +206,8 @@ impl RowPlan {
     /// If a row has 2^32 chunks, so more than 2^40 elements: none is that long.
     pub const fn new<T, A>(rows: usize, length: usize, count: u64) -> Self {
         let is_by_warps = is_by_warps::<T, A>(rows, length);
-        let chunk = if is_by_warps {
+        let together = together::<T>(rows, length);
+        let chunk = if is_by_warps || together > 0 {
             if length == 0 { 1 } else { length }
         } else {
             row_chunk::<T>(rows, length)
@@ -216,20 +218,27 @@ impl RowPlan {
             chunks: chunks(length, chunk),
             count,
             is_by_warps,
+            together,
         }
     }
 
-    /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a
+    /// The blocks of the launch: one for each chunk, but not many more than `most`, unless the rows alone are more. Then a
     /// block has several chunks, of one row.
     pub const fn blocks<T>(&self, rows: usize, most: usize) -> usize {
+        if self.together > 0 {
+            return rows.div_ceil(self.together as usize);
+        }
         if self.is_by_warps {
-            let vector = self.vector::<T>();
-            return rows.div_ceil(THREADS / self.lanes(vector) as usize * rows_in_flight::<T>(vector));
+            let vector = tile::vec_len(size_of::<T>());
+            return rows.div_ceil(THREADS / self.lanes(vector) as usize * rows_in_flight::<T>());
         }
         let each = match most.checked_div(rows) {
-            Some(each) if each < self.chunks => each,
-            _ => self.chunks,
+            // Of few blocks for each row, one more where a good part of the device would be without.
+            Some(each) if rows.saturating_mul(each) < most - most / 4 => each + 1,
+            Some(each) => each,
+            None => self.chunks,
         };
+        let each = if each < self.chunks { each } else { self.chunks };
         rows.saturating_mul(if each == 0 { 1 } else { each })
     }
 
@@ -252,9 +261,18 @@ impl RowPlan {
         self.chunks
     }
 
-    /// The elements that a lane loads at once where warps combine rows.
-    pub(super) const fn vector<T>(&self) -> usize {
-        vector::<T>(self.length)
+    /// The bytes of shared memory that the launch asks for.
+    pub const fn shared_bytes<T>(&self) -> usize {
+        if self.together == 0 {
+            return 0;
+        }
+        let elements = self.together as usize * self.length + tile::vec_len(size_of::<T>());
+        (elements * size_of::<T>()).next_multiple_of(16)
+    }
+
+    /// The lanes of a warp that combine a row in shared memory, a power of two.
+    pub(super) const fn staged_lanes<T>(&self) -> u32 {
+        staged_lanes::<T>(self.length) as u32
     }
 
     /// The lanes of a warp that combine a row by vectors of `vector` elements: a power of two, with [`ITEMS`] vectors for
@@ -270,11 +288,18 @@ impl RowPlan {
     /// Of a sum with unit roundoff `u`, the error is at most `depth · u · Σ|x|`, to first order (N. Higham, "Accuracy
     /// and Stability of Numerical Algorithms", 4.2).
     pub const fn depth<T, A>(&self) -> usize {
+        if self.together > 0 {
+            let lanes = self.staged_lanes::<T>() as usize;
+            // What a lane has, and the lanes.
+            return self.length.div_ceil(lanes) + STAGED_WORD + ceil_log2(lanes);
+        }
         if self.is_by_warps {
-            let vector = self.vector::<T>();
+            let vector = tile::vec_len(size_of::<T>());
             let lanes = self.lanes(vector) as usize;
-            // A vector, those that are loaded with it, and the chain of those; the rest of fewer; then the lanes.
-            return vector + 2 * (ITEMS - 1) + self.length / (vector * ITEMS * lanes) + ceil_log2(lanes);
+            // A vector, those that are loaded with it, and the chain of those; the rest of fewer, and what is less than a
+            // vector; then the lanes.
+            let rest = 2 * (ITEMS - 1) + vector.div_ceil(lanes);
+            return vector + rest + self.length / (vector * ITEMS * lanes) + ceil_log2(lanes);
         }
         let (tile, vector) = (tile_len::<T>(), tile::vec_len(size_of::<T>()));
         let chunk = if self.chunk < self.length {
@@ -514,25 +539,39 @@ const fn column_chunk(across: usize, rows: usize, (width, step): (usize, usize))
     }
 }
 
+/// The lanes of a row in shared memory.
+const fn staged_lanes<T>(length: usize) -> usize {
+    let lanes = (length * size_of::<T>()).div_ceil(STAGED_SHARE).next_power_of_two();
+    if lanes > WARP { WARP } else { lanes }
+}
+
+/// The rows that a block brings into shared memory together: those that fit in, of an array of few rows as many as leave
+/// work for a device. None where a row has only whole vectors, or is longer than the shares of a warp.
+const fn together<T>(rows: usize, length: usize) -> u32 {
+    let access = tile::vec_len(size_of::<T>());
+    if access == 1
+        || length == 0
+        || length.is_multiple_of(access) && length > access
+        || length * size_of::<T>() > WARP * STAGED_SHARE
+    {
+        return 0;
+    }
+    let (most, each) = (STAGE / (length * size_of::<T>()), rows.div_ceil(BUSY));
+    let least = WARP / staged_lanes::<T>(length);
+    (if each > most {
+        most
+    } else if each < least {
+        least
+    } else {
+        each
+    }) as u32
+}
+
 /// Whether warps combine rows, and not blocks: see [`RowPlan`].
 const fn is_by_warps<T, A>(rows: usize, length: usize) -> bool {
     let may_be = length < tile_len::<T>() || has_one_chain::<A>();
-    let steps = length.div_ceil(WARP * ITEMS * vector::<T>(length));
+    let steps = length.div_ceil(WARP * ITEMS * tile::vec_len(size_of::<T>()));
     length <= SHORT || may_be && steps <= rows / BUSY
-}
-
-/// The elements of a row of `length` that a lane loads at once: as many as 16 bytes hold, where the row has only whole
-/// vectors of them and several; else as many as four bytes hold, where it has only whole ones of those; else one.
-const fn vector<T>(length: usize) -> usize {
-    let access = tile::vec_len(size_of::<T>());
-    let word = access / 4;
-    if length.is_multiple_of(access) && length > access {
-        access
-    } else if word > 1 && length.is_multiple_of(word) {
-        word
-    } else {
-        1
-    }
 }
 
 /// The logarithm of the number of tiles in a chunk: the least with which `segments` rows of `tiles` tiles are at most

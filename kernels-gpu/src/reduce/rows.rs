@@ -2,13 +2,13 @@
 //! Rows: elements that are combined lie side by side.
 
 use bytemuck::Pod;
-use cuda_block::warp::all_reduce_groups;
 use cuda_block::{MAX_VALUE, storage};
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_at_once, rows_in_flight};
-use crate::op::ReduceOp;
+use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_in_flight};
+use super::row::{Lies, Row};
+use crate::op::{ReduceOp, combine_vectors};
 use crate::tile;
 
 /// The arrays of a launch.
@@ -30,18 +30,18 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
         unsafe {
+            if N > 1 && self.plan.together > 0 {
+                // Of small elements a word at a time, where a row has only whole ones.
+                return match const { size_of::<T>() } {
+                    1 if self.plan.length.is_multiple_of(4) => self.by_stages::<Op, N, 4>(),
+                    2 if self.plan.length.is_multiple_of(2) => self.by_stages::<Op, N, 2>(),
+                    _ => self.by_stages::<Op, N, 1>(),
+                };
+            }
             if !self.plan.is_by_warps {
                 return self.by_blocks::<Op, N>();
             }
-            let vector = self.plan.vector::<T>();
-            if N > 1 && vector == N {
-                return self.by_warps::<Op, N>();
-            }
-            match const { size_of::<T>() } {
-                1 if vector == 4 => self.by_warps::<Op, 4>(),
-                2 if vector == 2 => self.by_warps::<Op, 2>(),
-                _ => self.by_warps::<Op, 1>(),
-            }
+            self.by_warps::<Op, N>()
         }
     }
 
@@ -52,7 +52,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// As [`combine`](Self::combine), and `N` is that of the plan.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn by_warps<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
-        let (lanes, rows) = (self.plan.lanes(N), const { rows_in_flight::<T>(N) });
+        let (lanes, rows) = (self.plan.lanes(N), const { rows_in_flight::<T>() });
         let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
         let step = THREADS >> log_lanes;
         let first = thread::block_idx_x() as usize * (step * rows);
@@ -72,18 +72,12 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             return;
         }
         // SAFETY: there is a row, as just asked; the rest is the caller's promise.
-        let all = |k: usize| unsafe {
-            // A constant, so that the other numbers are not even compiled.
-            match const { rows_at_once::<A>(rows_in_flight::<T>(N)) } {
-                1 => self.rows_by_warps::<Op, N, 1>(row + k * step, step, lane, lanes),
-                2 => self.rows_by_warps::<Op, N, 2>(row + k * step, step, lane, lanes),
-                _ => self.rows_by_warps::<Op, N, 4>(row + k * step, step, lane, lanes),
+        unsafe {
+            // A constant, so that the other number is not even compiled.
+            match const { rows_in_flight::<T>() } {
+                1 => self.rows_by_warps::<Op, N, 1>(row, step, lane, lanes),
+                _ => self.rows_by_warps::<Op, N, 2>(row, step, lane, lanes),
             }
-        };
-        let mut k = 0;
-        while k < rows {
-            all(k);
-            k += const { rows_at_once::<A>(rows_in_flight::<T>(N)) };
         }
     }
 
@@ -102,45 +96,40 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         lanes: u32,
     ) {
         let (length, vectors) = (self.plan.length, self.plan.length as u32 / N as u32);
-        let rows: [&[T]; K] = cuda_std::array::from_fn(|k| {
-            let start = Ord::min(first + k * step, self.out.len() - 1) * length;
-            // SAFETY: the row is one of `x`, by the contract.
-            unsafe { self.x.get_unchecked(start..start + length) }
+        // SAFETY: the row is one of `x`, by the contract.
+        let rows: [Row<'_, T>; K] = cuda_std::array::from_fn(|k| unsafe {
+            Row::of(self.x, Ord::min(first + k * step, self.out.len() - 1) * length, length)
         });
-        let is_aligned = self.x.is_vec_aligned::<N>();
+        let lies = Lies::of_all::<T, A, N, K>(&rows);
         let mut accs = [Op::identity(); K];
         let mut i = lane;
         while i < vectors {
             // Of a lane that has fewer, the last one again.
             let at = |item: usize| Ord::min(i + item as u32 * lanes, vectors - 1) as usize * N;
-            let loaded: [[[T; N]; ITEMS]; K] = if is_aligned {
-                // SAFETY: within the row; aligned, for so is `x`, and the length is a multiple of that of a vector.
-                cuda_std::array::from_fn(|k| {
-                    cuda_std::array::from_fn(|item| unsafe { rows[k].load_vec_unchecked(at(item)) })
-                })
-            } else {
-                cuda_std::array::from_fn(|k| {
-                    cuda_std::array::from_fn(|item| {
-                        // SAFETY: within the row.
-                        cuda_std::array::from_fn(|e| unsafe { *rows[k].get_unchecked(at(item) + e) })
-                    })
-                })
-            };
-            if i + (ITEMS as u32 - 1) * lanes < vectors {
-                accs = cuda_std::array::from_fn(|k| Op::combine(accs[k], lift_items::<T, Op, N>(loaded[k], i, lanes)));
-            } else {
-                for item in 0..ITEMS - 1 {
-                    if i + (item as u32) * lanes < vectors {
-                        let index = at(item) as u64;
-                        accs = cuda_std::array::from_fn(|k| {
-                            Op::combine(accs[k], lift_vector::<T, Op, N>(loaded[k][item], index))
-                        });
-                    }
+            // Each way has loads of its own, so that none is a call.
+            // SAFETY: within the row, which lies so.
+            let loaded: [[[T; N]; ITEMS]; K] = unsafe {
+                use cuda_std::array::from_fn;
+                match lies {
+                    Lies::Aligned => from_fn(|k| from_fn(|item| rows[k].load_aligned(at(item)))),
+                    Lies::Across => from_fn(|k| from_fn(|item| rows[k].load_across(at(item)))),
+                    Lies::Anyhow => from_fn(|k| from_fn(|item| rows[k].load_one_by_one(at(item)))),
                 }
-            }
+            };
+            accs = cuda_std::array::from_fn(|k| {
+                combine_vectors::<T, Op, N, ITEMS>(accs[k], loaded[k], (i, lanes, vectors))
+            });
             i += ITEMS as u32 * lanes;
         }
-        let accs = all_reduce_groups(accs, lanes, Op::combine);
+        // What is less than a vector.
+        let mut rest = vectors * N as u32 + lane;
+        while N > 1 && rest < length as u32 {
+            // SAFETY: within the row.
+            let lift = |k: usize| unsafe { Op::lift(rows[k].get(rest as usize), rest.into()) };
+            accs = cuda_std::array::from_fn(|k| Op::combine(accs[k], lift(k)));
+            rest += lanes;
+        }
+        let accs = Op::combine_lanes(accs, lanes);
         // Computed anew: the numbers of all rows, of 64 bits each, would wait in registers that the vectors want. Not for
         // values of a byte, of which four share a register.
         let step = if K == 1 || size_of::<A>() == 1 {
@@ -184,13 +173,12 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             }
         };
         let chunk = |part: u32| {
-            let row = row();
             // SAFETY: the row is one of `x`, by the contract.
-            let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
+            let row = unsafe { Row::of(self.x, row() * n, n) };
             let begin = part as usize * self.plan.chunk;
             let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
             // SAFETY: `end` is at most the row's length.
-            unsafe { share::<T, Op, N>(elements, begin, end) }
+            unsafe { share::<T, Op, N>(row, begin, end) }
         };
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
         let first = || row() * chunks as usize;
@@ -301,6 +289,19 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     }
 }
 
+/// Vectors that a thread lifts together where they [are grouped](is_grouped).
+const GROUPED: usize = 4;
+
+/// Whether there are no registers for a thread's vectors and such a value.
+const fn is_large<A>() -> bool {
+    size_of::<A>() > 16
+}
+
+/// Whether a thread lifts [`GROUPED`] vectors together, each of few elements, for to combine such values is costly.
+const fn is_grouped<T, A>() -> bool {
+    is_large::<A>() && size_of::<T>() >= 4
+}
+
 /// This thread's share of elements `begin .. end` of a row, combined. Of each tile a thread has [`UNROLL`] vectors of
 /// `N` elements, the same ones whether they can be read by vectors or not, so that alignment does not change the
 /// result.
@@ -309,47 +310,92 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 ///
 /// `end` is at most the row's length.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize, end: usize) -> Op::Acc {
+unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: Row<'_, T>, begin: usize, end: usize) -> Op::Acc {
     let (tile, step) = (THREADS * UNROLL * N, THREADS * UNROLL / STEPS * N);
-    let is_aligned = N > 1 && row.is_vec_aligned::<N>() && begin.is_multiple_of(N);
     let mut chains = [Op::identity(); CHAINS];
     let (mut start, mut i) = (begin, begin + thread::thread_idx_x() as usize * N);
-    if is_aligned {
-        while start + tile <= end {
-            // SAFETY: aligned, as just asked, and all vectors are within the tile, which is within the row.
-            chains = unsafe { vectors::<T, Op, N, UNROLL>(chains, row, i) };
-            (start, i) = (start + tile, i + tile);
+    // SAFETY: all vectors are within the tile or the steps, which are within the row, and lie so.
+    unsafe {
+        if N > 1 && row.is_aligned::<N>() {
+            while start + tile <= end {
+                chains = vectors::<T, Op, N, UNROLL>(chains, i, |i| row.load_aligned(i));
+                (start, i) = (start + tile, i + tile);
+            }
+            if start >= end {
+                return join::<T, Op>(chains);
+            }
+            if const { is_grouped::<T, Op::Acc>() } && start + 2 * step <= end {
+                chains = vectors::<T, Op, N, GROUPED>(chains, i, |i| row.load_aligned(i));
+                (start, i) = (start + 2 * step, i + 2 * step);
+            }
+            while start + step <= end {
+                chains = vectors::<T, Op, N, { UNROLL / STEPS }>(chains, i, |i| row.load_aligned(i));
+                (start, i) = (start + step, i + step);
+            }
         }
-        if start >= end {
-            return join::<T, Op>(chains);
+        while N > 1 && const { is_grouped::<T, Op::Acc>() } && start + 2 * step <= end {
+            chains = vectors::<T, Op, N, GROUPED>(chains, i, |i| row.load_one_by_one(i));
+            (start, i) = (start + 2 * step, i + 2 * step);
         }
-        while start + step <= end {
-            // SAFETY: as above, of the step.
-            chains = unsafe { vectors::<T, Op, N, { UNROLL / STEPS }>(chains, row, i) };
+        while N > 1 && const { !is_large::<Op::Acc>() } && start + step <= end {
+            chains = if row.is_across::<N>(start, start + step) {
+                vectors::<T, Op, N, { UNROLL / STEPS }>(chains, i, |i| row.load_across(i))
+            } else {
+                singly::<T, Op, N>(chains, row, (i, end), UNROLL / STEPS)
+            };
             (start, i) = (start + step, i + step);
         }
     }
-    // The ragged end, and rows that are not aligned: the same vectors one after another.
-    let mut left = end.saturating_sub(start).div_ceil(step) * (UNROLL / STEPS);
-    while left > 0 {
-        let mut chain = chains[0];
+    // The ragged end.
+    let left = end.saturating_sub(start).div_ceil(THREADS * N);
+    // SAFETY: `end` is at most the row's length.
+    join::<T, Op>(unsafe { singly::<T, Op, N>(chains, row, (i, end), left) })
+}
+
+/// Combines so many vectors that a thread has of neighbouring ones of the block, from its element `i` on, one after another,
+/// as far as there are elements before `end`.
+///
+/// # Safety
+///
+/// `end` is at most the row's length.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+unsafe fn singly<T: Pod, Op: ReduceOp<T>, const N: usize>(
+    mut chains: [Op::Acc; CHAINS],
+    row: Row<'_, T>,
+    (mut i, end): (usize, usize),
+    count: usize,
+) -> [Op::Acc; CHAINS] {
+    let combined = |mut acc: Op::Acc, i: usize| {
         if i + N <= end {
             // SAFETY: before the row's end.
-            let values: [T; N] = cuda_std::array::from_fn(|k| unsafe { *row.get_unchecked(i + k) });
-            chain = Op::combine(chain, Op::lift_all(values, i as u64, 1));
-        } else {
-            let mut k = i;
-            while k < end {
-                // SAFETY: before the row's end.
-                chain = Op::combine(chain, Op::lift(unsafe { *row.get_unchecked(k) }, k as u64));
-                k += 1;
-            }
+            let values: [T; N] = unsafe { row.load_one_by_one(i) };
+            return Op::combine(acc, Op::lift_all(values, i as u64, 1));
         }
-        chains = turn(chains, chain);
+        let mut k = i;
+        while k < end {
+            // SAFETY: before the row's end.
+            acc = Op::combine(acc, Op::lift(unsafe { row.get(k) }, k as u64));
+            k += 1;
+        }
+        acc
+    };
+    // Opaque, so that they are not written out.
+    let mut left = hint::opaque(count as u32);
+    if const { has_one_chain::<Op::Acc>() } {
+        let mut acc = chains[0];
+        while left > 0 {
+            acc = combined(acc, i);
+            i += THREADS * N;
+            left -= 1;
+        }
+        return [acc, chains[1], chains[2], chains[3]];
+    }
+    while left > 0 {
+        chains = turn(chains, combined(chains[0], i));
         i += THREADS * N;
         left -= 1;
     }
-    join::<T, Op>(chains)
+    chains
 }
 
 /// All chains, combined.
@@ -366,19 +412,24 @@ fn join<T, Op: ReduceOp<T>>(chains: [Op::Acc; CHAINS]) -> Op::Acc {
 ///
 /// # Safety
 ///
-/// The row is aligned, `i` is a multiple of `N`, and the vectors are within the row.
+/// The row lies so, `i` is a multiple of `N`, and the vectors are within the row.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
     mut chains: [Op::Acc; CHAINS],
-    row: &[T],
     i: usize,
+    load: impl Fn(usize) -> [T; N],
 ) -> [Op::Acc; CHAINS] {
-    // SAFETY: the caller's promise.
-    let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
+    let load = |u: usize| load(i + u * THREADS * N);
     let lift = |u: usize, values: [T; N]| lift_vector::<T, Op, N>(values, (i + u * THREADS * N) as u64);
-    if size_of::<Op::Acc>() > 16 {
+    if const { is_large::<Op::Acc>() } {
         // There are no registers for all of the vectors at once.
-        for u in 0..U {
+        let groups = if is_grouped::<T, Op::Acc>() { U / GROUPED } else { 0 };
+        for group in 0..groups {
+            let some: [[T; N]; GROUPED] = cuda_std::array::from_fn(|u| load(group * GROUPED + u));
+            let place = (i + group * GROUPED * THREADS * N) as u64;
+            chains[0] = Op::combine(chains[0], Op::lift_vectors(some, place, (THREADS * N) as u64));
+        }
+        for u in groups * GROUPED..U {
             chains[0] = Op::combine(chains[0], lift(u, load(u)));
         }
         return chains;
@@ -403,17 +454,6 @@ fn turn<A: Copy>(chains: [A; CHAINS], first: A) -> [A; CHAINS] {
     } else {
         [chains[1], chains[2], chains[3], first]
     }
-}
-
-/// The vectors of a row that a lane has loaded together, combined; the first is number `first` of the row, and
-/// each next one `stride` further on.
-#[inline(always)]
-fn lift_items<T: Pod, Op: ReduceOp<T>, const N: usize>(items: [[T; N]; ITEMS], first: u32, stride: u32) -> Op::Acc {
-    let (first, stride) = (first as u64, stride as u64);
-    if N == 1 {
-        return Op::lift_all(cuda_std::array::map(items, |item| item[0]), first, stride);
-    }
-    Op::lift_vectors(items, first * N as u64, stride * N as u64)
 }
 
 /// A vector as it was loaded, combined; its first element is number `first` of the row.

@@ -55,6 +55,16 @@ impl<T: Statistic> ReduceOp<T> for Moments {
     }
 
     #[inline(always)]
+    fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Moments {
+        Moments::of_lane(at, place)
+    }
+
+    #[inline(always)]
+    fn combine_lanes<const K: usize>(accs: [Moments; K], lanes: u32) -> [Moments; K] {
+        cuda_std::array::map(accs, |acc| acc.of_lanes(lanes))
+    }
+
+    #[inline(always)]
     fn combine(a: Moments, b: Moments) -> Moments {
         Moments::combine(a, b)
     }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Short rows that have not only whole vectors: by way of shared memory.
+//!
+//! Such rows begin anywhere, and are read element by element if each is read by itself: four times as many loads, or 16
+//! times, of which a lane has few in flight, and half of them in vain where a row has few more elements than its lanes.
+//! Together, rows that follow one another are one stretch of memory. A block reads it by vectors, whatever the length of a
+//! row, and its threads take the elements of their rows from shared memory.
+
+use bytemuck::Pod;
+use cuda_std::prelude::*;
+
+use super::plan::THREADS;
+use super::rows::Rows;
+use crate::op::ReduceOp;
+
+/// Vectors that a thread has in flight.
+const IN_FLIGHT: usize = 8;
+
+impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
+    /// Combines the rows of this block, which it reads by vectors of `N` elements, and from shared memory by words of `V`.
+    ///
+    /// # Safety
+    ///
+    /// `x` has `plan.length` elements for each element of `out`, and that length is a multiple of `V`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn by_stages<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const V: usize>(self) {
+        let (length, together) = (self.plan.length as u32, self.plan.together);
+        let first = thread::block_idx_x() as usize * together as usize;
+        if first >= self.out.len() {
+            return;
+        }
+        let rows = Ord::min(together as usize, self.out.len() - first) as u32;
+        let staged = cuda_std::shared::dynamic::<T>();
+        if staged.len() < (rows * length) as usize + N {
+            return;
+        }
+        // SAFETY: the rows are of `x`, by the contract, and there is room for them, as just asked.
+        let skipped = unsafe { stage::<T, N>(self.x, first * length as usize, rows * length, staged) };
+        thread::sync_threads();
+        let are_aligned = skipped.is_multiple_of(V as u32);
+        let lanes = self.plan.staged_lanes::<T>();
+        let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
+        let lane = t & (lanes - 1);
+        // The rows of a warp are combined together, so all of its lanes go on while there is one.
+        let (mut row, mut of_warp) = (t >> log_lanes, (t & !31) >> log_lanes);
+        while of_warp < rows {
+            let start = skipped + Ord::min(row, rows - 1) * length;
+            let place = (lane, lanes, length / V as u32);
+            // SAFETY: a word of the row, which is there, and aligned where asked.
+            let acc = unsafe {
+                if V > 1 && are_aligned {
+                    Op::lift_lane(
+                        |i| staged.get_vec_unchecked::<V>((start + i * V as u32) as usize),
+                        place,
+                    )
+                } else {
+                    let one = |i: u32| staged.get_unchecked((start + i) as usize);
+                    Op::lift_lane(
+                        |i| cuda_std::array::from_fn::<_, V, _>(|k| one(i * V as u32 + k as u32)),
+                        place,
+                    )
+                }
+            };
+            let [acc] = Op::combine_lanes([acc], lanes);
+            if lane == 0 && row < rows {
+                self.out.set(first + row as usize, Op::finish(acc, self.plan.count));
+            }
+            row += THREADS as u32 >> log_lanes;
+            of_warp += THREADS as u32 >> log_lanes;
+        }
+    }
+}
+
+/// Brings `count` elements of `x` from `start` on into shared memory, by vectors of `N` that are aligned: what lies ahead
+/// of them in the first one is brought along. Says how many elements that are.
+///
+/// # Safety
+///
+/// The elements are in `x`, and `staged` has room for them and `N` more.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+unsafe fn stage<T: Pod, const N: usize>(x: &[T], start: usize, count: u32, staged: Shared<T>) -> u32 {
+    let t = thread::thread_idx_x();
+    let skipped = (x.as_ptr().addr() / size_of::<T>() + start) as u32 % N as u32;
+    // Vectors that are not all in `x` are the first and the last of it.
+    let begin = u32::from(start < skipped as usize);
+    let behind = skipped as usize + x.len() - start;
+    let needed = (skipped + count).div_ceil(N as u32);
+    let end = if behind < needed as usize * N {
+        (behind / N) as u32
+    } else {
+        needed
+    };
+    let mut vector = begin + t;
+    while vector < end {
+        let place = |u: usize| Ord::min(vector + (u * THREADS) as u32, end - 1) as usize * N;
+        let loaded: [[T; N]; IN_FLIGHT] =
+            // SAFETY: the vector is in `x`, and aligned.
+            cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked(start + place(u) - skipped as usize) });
+        for u in 0..IN_FLIGHT {
+            if vector + ((u * THREADS) as u32) < end {
+                // SAFETY: there is room, and vectors of shared memory are aligned.
+                unsafe { staged.set_vec_unchecked(place(u), loaded[u]) };
+            }
+        }
+        vector += (IN_FLIGHT * THREADS) as u32;
+    }
+    // Less than a vector on either side.
+    let one = |i: u32| {
+        if i >= skipped && i < skipped + count {
+            // SAFETY: one of the elements.
+            unsafe { staged.set_unchecked(i as usize, *x.get_unchecked(start + i as usize - skipped as usize)) };
+        }
+    };
+    if begin > 0 && t < N as u32 {
+        one(t);
+    }
+    if end < needed && t < N as u32 {
+        one(Ord::max(end, begin) * N as u32 + t);
+    }
+    skipped
+}
