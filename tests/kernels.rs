@@ -111,7 +111,10 @@ fn rows_that_wrap_around() {
         (5, usize::MAX / 4 + 1),
     ] {
         let config = LaunchConfig::new(1, 256);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, Lines::of_array(rows, n, 1), 0u32, &mut zeros(100)));
+        for of_warp in [0u32, 1, 5, u32::MAX] {
+            let lines = Lines::of_array(rows, n, 1);
+            launch::<scan_rows<f32, Sum>>(&config, (&x, lines, of_warp, 0u32, &mut zeros(100)));
+        }
         for width in [8u32, 256] {
             let arguments = (
                 &x,
@@ -384,10 +387,10 @@ proptest! {
     fn scans(
         // Of more elements, each a row of its own, the simulated GPU would be busy for seconds.
         config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 700]), len(), short()), (lines, length) in (lines(), size()),
-        phase in 0u32..4, epoch in one_of(vec![0u64, 1, 1 << 30, u32::MAX.into()]),
+        phase in 0u32..4, epoch in one_of(vec![0u64, 1, 1 << 30, u32::MAX.into()]), rows in one_of(vec![0u32, 1, 3, 70, u32::MAX]),
     ) {
         let x = ones::<f32>(n);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, lines, phase, &mut zeros(out)));
+        launch::<scan_rows<f32, Sum>>(&config, (&x, lines, rows, phase, &mut zeros(out)));
         launch::<scan_tree<f32, Sum>>(&config, (&x, phase, &mut zeros(state), &mut zeros(out)));
         // The counter of a launch of any number.
         let mut words = Array1::<u64>::zeros(state);

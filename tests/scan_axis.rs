@@ -4,12 +4,13 @@
 use crate::common::*;
 use crate::scan::{KINDS, ScanKind, Scanned, ScannedFloat, assert_sums, check_exact, for_floats, moderate, sequential};
 use kernels_gpu::op::ReduceOp;
+use kernels_gpu::scan::Lines;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::tile_len;
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::*;
 use warpsmith::ops::{Max, Min, Product, Scan, Sum};
-use warpsmith::{DeviceArray, DeviceArrayRef};
+use warpsmith::{DeviceArray, DeviceArrayRef, LaunchConfig};
 
 /// The scan along an axis on the device.
 pub fn scanned_axis<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
@@ -75,6 +76,13 @@ fn every_axis<T: Scanned>() {
         vec![9, 32],
         vec![9, 33],
         vec![13, 257],
+        // Several rows of a warp, that begin at any place of a vector; the last warp has fewer.
+        vec![1030, 1],
+        vec![700, 2],
+        vec![401, 3],
+        vec![200, 7],
+        vec![77, 31],
+        vec![10, 129],
         // Rows that begin at any place of a vector, just longer than a tile: several tiles each.
         vec![3, tile],
         vec![3, tile + 1],
@@ -105,6 +113,40 @@ fn every_axis<T: Scanned>() {
 }
 
 for_types!(every_axis: i32 i64 u8 u16);
+
+/// Warps that go through several tiles of several rows, as they do where there are millions of elements.
+#[test]
+fn rows_of_several_tiles() {
+    fn check<T: Number + Scan<Op>, Op: ReduceOp<T, Output: Number>>(n: usize, of_warp: usize) {
+        let rows = 9 * of_warp + 1;
+        let x = shaped::<T>(&[rows, n], n as u64);
+        let on_device = upload(&x.flatten());
+        for kind in KINDS {
+            let mut out = DeviceArray::zeros(on_device.stream(), rows * n).expect("the array fits");
+            let exclusive = u32::from(matches!(kind, ScanKind::Exclusive));
+            let config = LaunchConfig::new(2, 256);
+            let arguments = (
+                &on_device,
+                Lines::of_array(rows, n, 1),
+                of_warp as u32,
+                exclusive,
+                &mut out,
+            );
+            on_device
+                .stream()
+                .launch::<T::Rows>(&config, arguments)
+                .expect("the launch succeeds");
+            let wanted = sequential_axis::<Op, T>(&x, 1, kind);
+            let what = format!("{kind:?} scan of {rows} rows of {n}, {of_warp} for a warp");
+            assert_same(&elements(&out), wanted.as_slice().expect("C order"), &what);
+        }
+    }
+    for (n, of_warp) in [(3, 500), (100, 20), (300, 7), (511, 3), (601, 3)] {
+        check::<i32, Sum>(n, of_warp);
+        check::<u8, Sum>(n, of_warp);
+        check::<f32, Min>(n, of_warp);
+    }
+}
 
 /// So many columns that each has a thread for itself, of lengths around what it loads at a time.
 #[test]

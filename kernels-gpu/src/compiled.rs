@@ -66,7 +66,7 @@ pub type ReduceParams<T, Op, Plan> = (
 pub type LookBackParams<T, R> = (&'static [T], usize, u32, SliceMut<'static, u64>, SliceMut<'static, R>);
 
 /// The parameters of [`scan_rows`](fn@crate::scan::scan_rows).
-pub type ScanRowsParams<T, R> = (&'static [T], Lines, u32, SliceMut<'static, R>);
+pub type ScanRowsParams<T, R> = (&'static [T], Lines, u32, u32, SliceMut<'static, R>);
 
 /// The parameters of [`scan_columns`](fn@crate::scan::scan_columns).
 pub type ScanColumnsParams<T, R> = (

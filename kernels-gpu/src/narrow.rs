@@ -13,6 +13,8 @@ use bytemuck::Pod;
 use cuda_block::warp::scan_rows;
 use cuda_std::bits::{dp2a_lo, dp4a};
 
+use crate::scan::scan_segments;
+
 /// An unsigned integer of 8 or 16 bits.
 pub(crate) trait Narrow: Pod + Into<u32> {
     /// Its bits.
@@ -79,6 +81,15 @@ pub(crate) fn sum_of_vectors<T: Narrow, const N: usize, const U: usize>(vectors:
 pub(crate) fn sums_of_warp<T: Narrow, const U: usize>(values: [u64; U]) -> ([u64; U], u64) {
     const { assert!(has_room::<T>(VECTOR * 32 * U)) };
     let (before, total) = scan_rows(cuda_std::array::map(values, |value| value as u32), 0, u32::wrapping_add);
+    (cuda_std::array::map(before, u64::from), total.into())
+}
+
+/// [`ReduceOp::scan_segments`](crate::op::ReduceOp::scan_segments) for sums of such vectors.
+#[inline(always)]
+pub(crate) fn sums_of_segments<T: Narrow, const U: usize>(values: [u64; U], heads: [u32; U]) -> ([u64; U], u64) {
+    const { assert!(has_room::<T>(VECTOR * 32 * U)) };
+    let values = cuda_std::array::map(values, |value| value as u32);
+    let (before, total) = scan_segments(values, heads, 0, u32::wrapping_add);
     (cuda_std::array::map(before, u64::from), total.into())
 }
 

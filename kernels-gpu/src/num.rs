@@ -9,6 +9,7 @@ use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to
 use cuda_std::scalar::Scalar;
 
 use crate::narrow;
+use crate::scan::scan_segments;
 
 /// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
@@ -92,6 +93,14 @@ pub trait Num: Scalar + bytemuck::Pod + PartialOrd {
     #[inline(always)]
     fn sums_of_warp<const U: usize>(values: [Accumulator<Self>; U]) -> ([Accumulator<Self>; U], Accumulator<Self>) {
         scan_rows(values, Num::ZERO, Num::add)
+    }
+    /// [`ReduceOp::scan_segments`](crate::op::ReduceOp::scan_segments) for sums, in as many bits.
+    #[inline(always)]
+    fn sums_of_segments<const U: usize>(
+        values: [Accumulator<Self>; U],
+        heads: [u32; U],
+    ) -> ([Accumulator<Self>; U], Accumulator<Self>) {
+        scan_segments(values, heads, Num::ZERO, Num::add)
     }
     /// The product of all of them; of integers of 8 and 16 bits as far as it goes in 32 bits.
     #[inline(always)]
@@ -266,6 +275,11 @@ macro_rules! integers {
         #[inline(always)]
         fn sums_of_warp<const U: usize>(values: [u64; U]) -> ([u64; U], u64) {
             narrow::sums_of_warp::<Self, U>(values)
+        }
+
+        #[inline(always)]
+        fn sums_of_segments<const U: usize>(values: [u64; U], heads: [u32; U]) -> ([u64; U], u64) {
+            narrow::sums_of_segments::<Self, U>(values, heads)
         }
 
         #[inline(always)]

@@ -121,10 +121,11 @@ macro_rules! operator_kernels {
             pub fn scan_rows<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
                 lines: $crate::scan::Lines,
+                rows: u32,
                 exclusive: u32,
                 out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
             ) {
-                $crate::scan::scan_rows::<T, Op>(x, lines, exclusive, out);
+                $crate::scan::scan_rows::<T, Op>(x, lines, rows, exclusive, out);
             }
 
             #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]

@@ -5,10 +5,10 @@ use kernels_gpu::compiled::Scan;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::axis::BLOCKS;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
-use kernels_gpu::scan::{Lines, THREADS, lookback};
+use kernels_gpu::scan::{Lines, THREADS, lookback, vec_len, warp_tile_len};
 use ndarray::{Axis, Dimension, IxDyn};
 
-use super::lines::{Way, in_order, lines, way, way_of_view};
+use super::lines::{Way, in_order, lines, rows_of_warp, way, way_of_view};
 use super::{ScanKind, check, flag, look_back, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -111,7 +111,7 @@ fn scan_lines<Op: ReduceOp<T>, T: Scan<Op>>(
     }
 }
 
-/// Scans lines that lie so, by a warp each or as columns, tile by tile.
+/// Scans lines that lie so, as rows of warps or as columns, tile by tile.
 fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
     x: &DeviceArrayRef<T, IxDyn>,
     lines: Lines,
@@ -122,8 +122,9 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
     let (stream, Lines { count, n, .. }) = (x.stream(), lines);
     let x = Words::<T>::of(x);
     if way == Way::Rows {
-        let config = tiles(count, THREADS / 32, THREADS);
-        return stream.launch::<T::Rows>(&config, (x, lines, flag(kind), out));
+        let rows = rows_of_warp(lines, warp_tile_len::<T, Op>(), vec_len::<T, Op>());
+        let config = tiles(count.div_ceil(rows), THREADS / 32, THREADS);
+        return stream.launch::<T::Rows>(&config, (x, lines, rows as u32, flag(kind), out));
     }
     let width = width::<T, Op>(n, count);
     let tiles_of_column = if width == THREADS {
@@ -163,9 +164,9 @@ fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
 
 /// Scans along an axis: each line of elements along it is scanned by itself.
 ///
-/// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans a row of a tile at
-/// most, and blocks with look-back a longer one; along another, threads have a column each where there are many, or a
-/// tile of a strip of columns, with look-back from tile to tile.
+/// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans several short rows, or
+/// a row of a tile at most, and blocks with look-back a longer one; along another, threads have a column each where there are
+/// many, or a tile of a strip of columns, with look-back from tile to tile.
 ///
 /// Parts of rows (`slice(s![.., a..b])`), and rows in steps or in reverse order (`slice(s![..;-1, ..])`), are read where they
 /// lie. One copy is made of other views: of those whose elements do not lie side by side along the last axis, as a

@@ -3,15 +3,22 @@
 
 use kernels_gpu::scan::Lines;
 
-/// Rows of at most so many elements are scanned by a thread each.
-pub(super) const SHORT_ROW: usize = 32;
+/// Rows of at most so many elements that do not lie one behind the other are scanned by a thread each.
+const SHORT_ROW: usize = 32;
+
+/// Tiles of a warp that has several rows, at most: the more, the less of the last one is left over, and the fewer warps. Of
+/// rows longer than a tile, twice as many.
+const WARP_TILES: usize = 4;
+
+/// As many warps are enough for any device, to have fewer tiles each.
+const WARPS: usize = 4096;
 
 /// By which kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Rows that lie one behind the other, each by many blocks.
     LookBack,
-    /// Rows, by a warp each.
+    /// Rows, by a warp each, or several by a warp.
     Rows,
     /// Columns, or rows that are as short.
     Columns,
@@ -28,9 +35,21 @@ pub(super) fn way(lines: Lines, tile: usize) -> Way {
     match lines {
         Lines { count: 1, .. } => Way::LookBack,
         Lines { n, inner: 1, .. } if n > tile => Way::LookBack,
-        Lines { n, inner: 1, .. } if n > SHORT_ROW => Way::Rows,
+        Lines { inner: 1, .. } => Way::Rows,
         _ => Way::Columns,
     }
+}
+
+/// The rows that a warp scans, whose tiles have `tile` elements and begin at most a vector of `vector` before the rows. Of
+/// those that lie one behind the other as many as fill its tiles.
+pub(super) fn rows_of_warp(lines: Lines, tile: usize, vector: usize) -> usize {
+    let Lines { count, n, outer, .. } = lines;
+    if outer != n {
+        return 1;
+    }
+    let most = if n > tile { 2 * WARP_TILES } else { WARP_TILES };
+    let tiles = (count * n / (tile * WARPS)).clamp(1, most);
+    ((tiles * tile - (vector - 1)) / n).max(1)
 }
 
 /// Who scans lines of a view, and reads them where they lie; `None` if nobody does. With `warps` rows, one for each warp is
@@ -113,6 +132,24 @@ mod tests {
         assert_eq!(of(&[2, 5, 3], &[40, 8, 1], 0), None);
         assert_eq!(of(&[5, 3], &[8, 2], 0), None);
         assert_eq!(of(&[2, 3, 4], &[-12, 4, 1], 2), None);
+    }
+
+    #[test]
+    fn warps_have_rows_that_fill_their_tiles() {
+        let rows = |count, n| rows_of_warp(Lines::of_array(count, n, 1), 512, 4);
+        assert_eq!(rows(10, 1), 509);
+        assert_eq!(rows(10, 100), 5);
+        assert_eq!(rows(10, 300), 1);
+        assert_eq!(rows(10, 5000), 1);
+        // Where there are many, several tiles.
+        assert_eq!(rows(1 << 20, 100), 20);
+        assert_eq!(rows(1 << 20, 300), 6);
+        assert_eq!(rows(1 << 20, 513), 7);
+        let apart = Lines {
+            outer: 101,
+            ..Lines::of_array(1 << 20, 100, 1)
+        };
+        assert_eq!(rows_of_warp(apart, 512, 4), 1);
     }
 
     #[test]

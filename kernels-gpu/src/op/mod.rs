@@ -9,6 +9,7 @@ use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::{all_reduce_groups, scan_rows};
 
 use crate::num::{Accumulator, CastTo, Num, WrappingCastTo};
+use crate::scan::scan_segments;
 
 mod bits;
 mod compound;
@@ -138,6 +139,16 @@ pub trait ReduceOp<T>: 'static {
     #[inline(always)]
     fn scan_warp<const U: usize>(values: [Self::Acc; U]) -> ([Self::Acc; U], Self::Acc) {
         scan_rows(values, Self::identity(), Self::combine)
+    }
+
+    /// [`scan_warp`](Self::scan_warp) of rows that lie one behind the other: a bit of `heads[u]` says that one begins in the
+    /// value that the lane of that number has of row `u` of the warp's values, and what stands before a value, and the total,
+    /// are those from the last beginning on.
+    ///
+    /// By default by shuffles as well.
+    #[inline(always)]
+    fn scan_segments<const U: usize>(values: [Self::Acc; U], heads: [u32; U]) -> ([Self::Acc; U], Self::Acc) {
+        scan_segments(values, heads, Self::identity(), Self::combine)
     }
 
     /// The result for bytes whose sum this is, where the elements are bytes and nothing but their sum is asked for: a
@@ -324,7 +335,7 @@ macro_rules! totals {
     ($(
         $(#[$doc:meta])*
         $name:ident = $method:ident or $all:ident from $identity:ident
-        $(, of vectors $vectors:ident and bytes $bytes:ident, scanned by $in_order:ident and $warp:ident)?;
+        $(, of vectors $vectors:ident and bytes $bytes:ident, scanned by $in_order:ident and $warp:ident or $segments:ident)?;
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -388,6 +399,14 @@ macro_rules! totals {
                 #[inline(always)]
                 fn scan_warp<const U: usize>(values: [Accumulator<T>; U]) -> ([Accumulator<T>; U], Accumulator<T>) {
                     T::$warp(values)
+                }
+
+                #[inline(always)]
+                fn scan_segments<const U: usize>(
+                    values: [Accumulator<T>; U],
+                    heads: [u32; U],
+                ) -> ([Accumulator<T>; U], Accumulator<T>) {
+                    T::$segments(values, heads)
                 }
             )?
 
@@ -547,7 +566,7 @@ cast_ops! {
 
 totals! {
     /// The sum, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
-    Sum = add or sum_of from ZERO, of vectors sum_of_vectors and bytes sum_of_bytes, scanned by sum_in_order and sums_of_warp;
+    Sum = add or sum_of from ZERO, of vectors sum_of_vectors and bytes sum_of_bytes, scanned by sum_in_order and sums_of_warp or sums_of_segments;
     /// The product, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
     Product = mul or product_of from ONE;
 }
