@@ -6,8 +6,7 @@ use kernels_gpu::scan::Lines;
 /// Rows of at most so many elements that do not lie one behind the other are scanned by a thread each.
 const SHORT_ROW: usize = 32;
 
-/// Tiles of a warp that has several rows, at most: the more, the less of the last one is left over, and the fewer warps. Of
-/// rows longer than a tile, twice as many.
+/// Tiles of a warp that has several rows, at most: the more, the less of the last one is left over, and the fewer warps.
 const WARP_TILES: usize = 4;
 
 /// As many warps are enough for any device, to have fewer tiles each.
@@ -30,25 +29,25 @@ pub(super) fn in_order(shape: &[usize], axis: usize) -> Lines {
     Lines::of_array(shape[..axis].iter().product::<usize>() * inner, shape[axis], inner)
 }
 
-/// Who scans lines of elements in C order. A row of more than `tile` is worth several blocks.
+/// Who scans lines of elements in C order. A row of `tile` elements is worth a block, and a longer one several.
 pub(super) fn way(lines: Lines, tile: usize) -> Way {
     match lines {
         Lines { count: 1, .. } => Way::LookBack,
-        Lines { n, inner: 1, .. } if n > tile => Way::LookBack,
+        Lines { n, inner: 1, .. } if n >= tile => Way::LookBack,
         Lines { inner: 1, .. } => Way::Rows,
         _ => Way::Columns,
     }
 }
 
-/// The rows that a warp scans, whose tiles have `tile` elements and begin at most a vector of `vector` before the rows. Of
-/// those that lie one behind the other as many as fill its tiles.
+/// The rows that a warp scans, whose tiles have `tile` elements and begin at most a vector of `vector` before the rows: one,
+/// if it has most of its tiles, or as many that lie one behind the other as fill some.
 pub(super) fn rows_of_warp(lines: Lines, tile: usize, vector: usize) -> usize {
     let Lines { count, n, outer, .. } = lines;
-    if outer != n {
+    let room = n.next_multiple_of(tile);
+    if outer != n || n >= room - room / 4 {
         return 1;
     }
-    let most = if n > tile { 2 * WARP_TILES } else { WARP_TILES };
-    let tiles = (count * n / (tile * WARPS)).clamp(1, most);
+    let tiles = (count * n / (tile * WARPS)).clamp(1, WARP_TILES);
     ((tiles * tile - (vector - 1)) / n).max(1)
 }
 
@@ -140,11 +139,15 @@ mod tests {
         assert_eq!(rows(10, 1), 509);
         assert_eq!(rows(10, 100), 5);
         assert_eq!(rows(10, 300), 1);
+        assert_eq!(rows(10, 400), 1);
         assert_eq!(rows(10, 5000), 1);
         // Where there are many, several tiles.
         assert_eq!(rows(1 << 20, 100), 20);
         assert_eq!(rows(1 << 20, 300), 6);
-        assert_eq!(rows(1 << 20, 513), 7);
+        assert_eq!(rows(1 << 20, 513), 3);
+        // One that has most of its tiles.
+        assert_eq!(rows(1 << 20, 400), 1);
+        assert_eq!(rows(1 << 20, 1000), 1);
         let apart = Lines {
             outer: 101,
             ..Lines::of_array(1 << 20, 100, 1)

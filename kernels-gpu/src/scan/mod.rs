@@ -21,7 +21,7 @@
 use bytemuck::Pod;
 use cuda_std::prelude::*;
 
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, results};
 use crate::tile;
 
 pub mod axis;
@@ -251,4 +251,45 @@ fn at<const V: usize>(u: usize) -> u32 {
 #[inline(always)]
 fn index_in_row(row: Row, start: usize, i: u32) -> u64 {
     (start.wrapping_sub(row.lo) as u64).wrapping_add(i as u64)
+}
+
+/// The elements of this lane in the warp tile at `start`, lifted; the identity for those that are not the row's. The
+/// tile's first element, if it is the row's, is at `from` of the input.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
+    x: &[T],
+    row: Row,
+    start: usize,
+    from: usize,
+) -> [[Op::Acc; V]; U] {
+    let window = row.window(start, 32 * V * U);
+    let loaded: [[T; V]; U] = if window.whole {
+        // All loads without a branch between them, so that all are in flight at once.
+        // SAFETY: the whole tile is the row's, and aligned.
+        cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(from + at::<V>(u) as usize) })
+    } else {
+        cuda_std::array::from_fn(|u| window.load(x, from, at::<V>(u)))
+    };
+    cuda_std::array::from_fn(|u| {
+        let i = at::<V>(u);
+        window.lift::<T, Op, V>(loaded[u], i, index_in_row(row, start, i))
+    })
+}
+
+/// Writes the results of this lane in the warp tile at `start`: `before` stands before each vector.
+#[inline(always)]
+fn store<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
+    out: SliceMut<'_, Op::Output>,
+    row: Row,
+    start: usize,
+    before: [Op::Acc; U],
+    values: &[[Op::Acc; V]; U],
+    exclusive: bool,
+) {
+    let window = row.window(start, 32 * V * U);
+    for u in 0..U {
+        let i = at::<V>(u);
+        let results = results::<T, Op, V>(before[u], values[u], index_in_row(row, start, i), exclusive);
+        window.store(out, start, i, results);
+    }
 }

@@ -2,6 +2,7 @@
 //! What a warp has of a stretch that is made of several rows, one behind the other: where they begin, and scans up to there.
 
 use bytemuck::Pod;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::op::ReduceOp;
@@ -43,7 +44,7 @@ pub(crate) fn scan_segments<T: Pod, const U: usize>(
 
 /// Whether one of these rows begins before this lane.
 #[inline(always)]
-pub(super) fn has_begun(heads: u32) -> bool {
+fn has_begun(heads: u32) -> bool {
     heads & ((1 << warp::lane_id()) - 1) != 0
 }
 
@@ -73,7 +74,7 @@ pub(super) struct Heads {
     column: u32,
 }
 
-/// Nothing is asked of longer rows but where the first one begins.
+/// The elements of a row, at most.
 const LONG: usize = 1 << 28;
 
 impl Heads {
@@ -114,10 +115,13 @@ impl Heads {
         (self.pattern.checked_shl(next).unwrap_or(0), column.into())
     }
 
-    /// Says that no row begins in the vectors from here on.
+    /// The same, of which the compiler does not know that it is: what is found again waits in no registers until then.
     #[inline(always)]
-    pub(super) fn has_no_more(&mut self) {
-        self.pattern = 0;
+    pub(super) fn again(self) -> Self {
+        Self {
+            column: hint::opaque(self.column),
+            ..self
+        }
     }
 }
 
@@ -142,6 +146,12 @@ impl<A: Copy, const V: usize> Vector<A, V> {
             value
         });
         Self { values, heads, index }
+    }
+
+    /// The same vector, of which the same is found again.
+    #[inline(always)]
+    pub(super) fn with_heads(self, (heads, index): (u32, u64)) -> Self {
+        Self { heads, index, ..self }
     }
 
     #[inline(always)]
@@ -188,4 +198,27 @@ impl<A: Copy, const V: usize> Vector<A, V> {
 #[inline(always)]
 fn is_head(heads: u32, k: usize) -> bool {
     heads & (1 << k) != 0
+}
+
+/// What stands before each of a lane's vectors in its row, `carry` before the first one, and before what comes behind them.
+/// Called by all lanes.
+#[inline(always)]
+pub(super) fn scan<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
+    vectors: &[Vector<Op::Acc, V>; U],
+    carry: Op::Acc,
+) -> ([Op::Acc; U], Op::Acc) {
+    let heads: [u32; U] = cuda_std::array::from_fn(|u| warp::ballot(warp::FULL_MASK, vectors[u].has_head()));
+    let totals: [Op::Acc; U] = cuda_std::array::from_fn(|u| vectors[u].total::<T, Op>());
+    let (before, all) = Op::scan_segments(totals, heads);
+    let mut is_behind = false;
+    let before = cuda_std::array::from_fn(|u| {
+        let has_begun = is_behind || has_begun(heads[u]);
+        is_behind |= heads[u] != 0;
+        if has_begun {
+            before[u]
+        } else {
+            Op::combine(carry, before[u])
+        }
+    });
+    (before, if is_behind { all } else { Op::combine(carry, all) })
 }
