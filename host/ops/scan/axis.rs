@@ -20,14 +20,14 @@ use crate::view::{DeviceView, DeviceViewMut};
 /// Bytes that a row of a tile has, if the columns are many: what a warp accesses at a time.
 const LINE: usize = 128;
 
-/// Bytes that it has at least, if there are as many: what memory moves at a time.
+/// Bytes that it has at least, if there are as many columns: what memory moves at a time.
 const SECTOR: usize = 32;
 
 /// As many columns fill the device with a thread for each.
 const MANY_COLUMNS: usize = 1 << 16;
 
-/// As many strips of columns are enough for the device.
-const STRIPS: usize = 64;
+/// With as many strips of columns tiles wait for one another no longer than with more.
+const STRIPS: usize = 16;
 
 /// An error unless an array of so many axes has that one.
 pub(crate) fn check_scan_axis(operation: &'static str, axes: usize, axis: usize) -> Result<()> {
@@ -126,7 +126,7 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
         let config = tiles(count.div_ceil(rows), THREADS / 32, THREADS);
         return stream.launch::<T::Rows>(&config, (x, lines, rows as u32, flag(kind), out));
     }
-    let width = width::<T, Op>(n, count);
+    let width = width::<T, Op>(lines);
     let tiles_of_column = if width == THREADS {
         1
     } else {
@@ -149,23 +149,36 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
 /// Columns of a tile: a power of two.
 ///
 /// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as
-/// wide as an access should be; of fewer columns narrower strips, so that more tiles are independent of one another,
-/// but not narrower than what memory moves at a time; of short columns so many that all threads have elements.
-fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
+/// wide as an access should be, and twice that where rows do not begin at sectors, each of which two strips then want; of
+/// fewer columns narrower strips, so that more tiles are independent of one another, but two sectors wide at least, or one of
+/// a few columns; of short columns so many that all threads have elements.
+fn width<T, Op: ReduceOp<T>>(lines: Lines) -> usize {
+    let Lines {
+        n,
+        count: columns,
+        along,
+        ..
+    } = lines;
     if columns >= MANY_COLUMNS {
         return THREADS;
     }
-    let of_bytes = |bytes: usize| (bytes / size_of::<T>()).clamp(1, 32);
+    let of_bytes = |bytes: usize| (bytes / size_of::<T>()).clamp(1, bytes.max(LINE) / 4);
+    let most = if along.wrapping_mul(size_of::<T>()).is_multiple_of(SECTOR) {
+        of_bytes(LINE)
+    } else {
+        of_bytes(2 * LINE)
+    };
+    let least = of_bytes(if columns >= of_bytes(LINE) { 2 * SECTOR } else { SECTOR });
     let wanted = (columns / STRIPS).next_power_of_two();
-    let width = wanted.clamp(of_bytes(SECTOR), of_bytes(LINE));
     let segments = n.div_ceil(segment_len::<T, Op>()).min(THREADS).next_power_of_two();
-    width.min(columns.next_power_of_two()).max(THREADS / segments)
+    let width = wanted.clamp(least, most).min(columns.next_power_of_two());
+    width.max(THREADS / segments)
 }
 
 /// Scans along an axis: each line of elements along it is scanned by itself.
 ///
 /// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans several short rows, or
-/// a row of a tile at most, and blocks with look-back a longer one; along another, threads have a column each where there are
+/// a row that is shorter than a tile, and blocks with look-back a longer one; along another, threads have a column each where there are
 /// many, or a tile of a strip of columns, with look-back from tile to tile.
 ///
 /// Parts of rows (`slice(s![.., a..b])`), and rows in steps or in reverse order (`slice(s![..;-1, ..])`), are read where they
@@ -263,15 +276,22 @@ mod tests {
 
     use super::*;
 
+    fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
+        super::width::<T, Op>(Lines::of_array(columns, n, columns))
+    }
+
     #[test]
     fn tiles_are_as_wide_as_columns_are_many() {
         assert_eq!(width::<f32, Sum>(1000, 5000), 32);
-        assert_eq!(width::<f32, Sum>(1000, 1024), 16);
-        assert_eq!(width::<f32, Sum>(1000, 100), 8);
+        assert_eq!(width::<f32, Sum>(1000, 5001), 64);
+        assert_eq!(width::<f32, Sum>(1000, 1024), 32);
+        assert_eq!(width::<f32, Sum>(1000, 256), 16);
+        assert_eq!(width::<f32, Sum>(1000, 100), 16);
+        assert_eq!(width::<f32, Sum>(1000, 24), 8);
         assert_eq!(width::<f32, Sum>(1000, 5), 8);
         assert_eq!(width::<f32, Sum>(10_000, 3), 4);
         assert_eq!(width::<f64, Sum>(1000, 5000), 16);
-        assert_eq!(width::<u8, Sum>(1000, 5000), 32);
+        assert_eq!(width::<u8, Sum>(1000, 5024), 32);
     }
 
     #[test]
@@ -285,7 +305,7 @@ mod tests {
 
     #[test]
     fn many_columns_have_a_thread_each() {
-        assert_eq!(width::<f32, Sum>(1000, 65_535), 32);
+        assert_eq!(width::<f32, Sum>(1000, 65_528), 32);
         assert_eq!(width::<f32, Sum>(1000, 65_536), THREADS);
     }
 }
