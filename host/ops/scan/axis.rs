@@ -149,9 +149,9 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
 /// Columns of a tile: a power of two.
 ///
 /// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as
-/// wide as an access should be, and twice that where rows do not begin at sectors, each of which two strips then want; of
-/// fewer columns narrower strips, so that more tiles are independent of one another, but two sectors wide at least, or one of
-/// a few columns; of short columns so many that all threads have elements.
+/// wide as an access should be, and, of elements of 4 bytes or more, twice that where rows do not begin at sectors, each of
+/// which two strips then want; of fewer columns narrower strips, so that more tiles are independent of one another, but two
+/// sectors wide at least, or one of a few columns; of short columns so many that all threads have elements.
 fn width<T, Op: ReduceOp<T>>(lines: Lines) -> usize {
     let Lines {
         n,
@@ -163,7 +163,8 @@ fn width<T, Op: ReduceOp<T>>(lines: Lines) -> usize {
         return THREADS;
     }
     let of_bytes = |bytes: usize| (bytes / size_of::<T>()).clamp(1, bytes.max(LINE) / 4);
-    let most = if along.wrapping_mul(size_of::<T>()).is_multiple_of(SECTOR) {
+    let is_aligned = along.wrapping_mul(size_of::<T>()).is_multiple_of(SECTOR);
+    let most = if is_aligned || size_of::<T>() < 4 {
         of_bytes(LINE)
     } else {
         of_bytes(2 * LINE)
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(width::<f32, Sum>(1000, 5), 8);
         assert_eq!(width::<f32, Sum>(10_000, 3), 4);
         assert_eq!(width::<f64, Sum>(1000, 5000), 16);
-        assert_eq!(width::<u8, Sum>(1000, 5024), 32);
+        assert_eq!(width::<u8, Sum>(1000, 5000), 32);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use kernels_gpu::scan::Lines;
 /// Rows of at most so many elements that do not lie one behind the other are scanned by a thread each.
 const SHORT_ROW: usize = 32;
 
-/// Tiles of a warp that has several rows, at most: the more, the less of the last one is left over, and the fewer warps.
+/// Tiles of a warp that has several rows, at most: the more, the less of the last one is left over, and the fewer warps. Of
+/// rows longer than a tile twice as many.
 const WARP_TILES: usize = 4;
 
 /// As many warps are enough for any device, to have fewer tiles each.
@@ -40,14 +41,16 @@ pub(super) fn way(lines: Lines, tile: usize) -> Way {
 }
 
 /// The rows that a warp scans, whose tiles have `tile` elements and begin at most a vector of `vector` before the rows: one,
-/// if it has most of its tiles, or as many that lie one behind the other as fill some.
+/// if it leaves nothing of its tiles, or of several tiles little, or as many that lie one behind the other as fill some.
 pub(super) fn rows_of_warp(lines: Lines, tile: usize, vector: usize) -> usize {
     let Lines { count, n, outer, .. } = lines;
     let room = n.next_multiple_of(tile);
-    if outer != n || n >= room - room / 4 {
+    let few = if n > tile { room / 7 } else { 0 };
+    if outer != n || room - n <= few {
         return 1;
     }
-    let tiles = (count * n / (tile * WARPS)).clamp(1, WARP_TILES);
+    let most = if n > tile { 2 * WARP_TILES } else { WARP_TILES };
+    let tiles = (count * n / (tile * WARPS)).clamp(1, most);
     ((tiles * tile - (vector - 1)) / n).max(1)
 }
 
@@ -144,10 +147,12 @@ mod tests {
         // Where there are many, several tiles.
         assert_eq!(rows(1 << 20, 100), 20);
         assert_eq!(rows(1 << 20, 300), 6);
-        assert_eq!(rows(1 << 20, 513), 3);
-        // One that has most of its tiles.
-        assert_eq!(rows(1 << 20, 400), 1);
+        assert_eq!(rows(1 << 20, 500), 4);
+        assert_eq!(rows(1 << 20, 513), 7);
+        // One that has most of its tiles, or all of one.
+        assert_eq!(rows(1 << 20, 512), 1);
         assert_eq!(rows(1 << 20, 1000), 1);
+        assert_eq!(rows(1 << 20, 1280), 3);
         let apart = Lines {
             outer: 101,
             ..Lines::of_array(1 << 20, 100, 1)
