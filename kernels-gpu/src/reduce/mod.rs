@@ -15,8 +15,9 @@
 //! has neighbouring threads read neighbouring columns, each thread a vector of them, and several threads the same. Long rows
 //! and columns are cut into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
-//! What is combined with what depends on the shape and the size of an element alone, so floats give the same bits on
-//! every run and every device; [`RowPlan::depth`] and [`ColumnPlan::depth`] say how deep the tree is, for error bounds.
+//! What is combined with what depends on the shape and the size of an element alone, and of columns of a view on whether it
+//! begins at a multiple of 16 bytes, so floats give the same bits on every run and every device; [`RowPlan::depth`] and
+//! [`ColumnPlan::depth`] say how deep the tree is, for error bounds.
 //!
 //! # An operator of one's own
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which block combines what: functions of the array's shape and element size alone, so that floats are combined in the
-//! same order on every device.
+//! Which block combines what: functions of the array's shape and element size, and of columns whether they begin at a
+//! multiple of 16 bytes, so that floats are combined in the same order on every device.
 
 use cuda_block::MAX_VALUE;
 use cuda_std::KernelParam;
