@@ -5,6 +5,7 @@
 use cuda_block::MAX_VALUE;
 use cuda_std::KernelParam;
 
+use super::row::have_places;
 use crate::tile;
 
 const WARP: usize = cuda_std::warp::WARP_SIZE as usize;
@@ -546,10 +547,12 @@ const fn staged_lanes<T>(length: usize) -> usize {
 }
 
 /// The rows that a block brings into shared memory together: those that fit in, of an array of few rows as many as leave
-/// work for a device. None where a row has only whole vectors, or is longer than the shares of a warp.
+/// work for a device. None where a row has only whole vectors, or is longer than the shares of a warp, or where elements may lie
+/// across vectors.
 const fn together<T>(rows: usize, length: usize) -> u32 {
     let access = tile::vec_len(size_of::<T>());
     if access == 1
+        || !have_places::<T>()
         || length == 0
         || length.is_multiple_of(access) && length > access
         || length * size_of::<T>() > WARP * STAGED_SHARE

@@ -13,6 +13,12 @@ pub(super) struct Row<'a, T> {
     length: usize,
 }
 
+/// Whether elements lie at multiples of their size, a power of two, so that each has a place in an aligned vector. Those of three
+/// bytes have none, nor have four bytes, which lie anywhere.
+pub(super) const fn have_places<T>() -> bool {
+    size_of::<T>() == align_of::<T>()
+}
+
 /// How vectors lie that begin at multiples of their length in a row.
 #[derive(Clone, Copy)]
 pub(super) enum Lies {
@@ -68,14 +74,19 @@ impl<'a, T: Pod> Row<'a, T> {
     /// Whether vectors of `N` elements lie aligned.
     #[inline(always)]
     pub(super) fn is_aligned<const N: usize>(&self) -> bool {
-        self.skipped::<N>() == 0
+        if const { have_places::<T>() } {
+            return self.skipped::<N>() == 0;
+        }
+        // SAFETY: the row begins in the array, by the promise of `of`.
+        unsafe { self.x.get_unchecked(self.start..) }.is_vec_aligned::<N>()
     }
 
     /// Whether the array has all of the aligned vectors across which those of `N` elements from `begin` on lie, of which the
     /// last ends at `end`.
     #[inline(always)]
     pub(super) fn is_across<const N: usize>(&self, begin: usize, end: usize) -> bool {
-        self.start + begin >= self.skipped::<N>() as usize && self.start + end + N <= self.x.len()
+        let have_places = const { have_places::<T>() };
+        have_places && self.start + begin >= self.skipped::<N>() as usize && self.start + end + N <= self.x.len()
     }
 
     /// Elements `i .. i + N`.
@@ -100,7 +111,7 @@ impl<'a, T: Pod> Row<'a, T> {
         cuda_std::array::from_fn(|k| unsafe { self.get(i + k) })
     }
 
-    /// The elements by which the row begins behind an aligned vector.
+    /// The elements by which the row begins behind an aligned vector, where they [have places](have_places).
     #[inline(always)]
     fn skipped<const N: usize>(&self) -> u32 {
         (self.x.as_ptr().addr() / size_of::<T>() + self.start) as u32 % N as u32

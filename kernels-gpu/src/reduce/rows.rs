@@ -7,7 +7,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_in_flight};
-use super::row::{Lies, Row};
+use super::row::{Lies, Row, have_places};
 use crate::op::{ReduceOp, combine_vectors};
 use crate::tile;
 
@@ -30,7 +30,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
         unsafe {
-            if N > 1 && self.plan.together > 0 {
+            if N > 1 && const { have_places::<T>() } && self.plan.together > 0 {
                 // Of small elements a word at a time, where a row has only whole ones.
                 return match const { size_of::<T>() } {
                     1 if self.plan.length.is_multiple_of(4) => self.by_stages::<Op, N, 4>(),

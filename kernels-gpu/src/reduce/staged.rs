@@ -21,7 +21,8 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// # Safety
     ///
-    /// `x` has `plan.length` elements for each element of `out`, and that length is a multiple of `V`.
+    /// `x` has `plan.length` elements for each element of `out`, which [have places](super::row::have_places), and that length is
+    /// a multiple of `V`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn by_stages<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const V: usize>(self) {
         let (length, together) = (self.plan.length as u32, self.plan.together);
@@ -76,7 +77,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 ///
 /// # Safety
 ///
-/// The elements are in `x`, and `staged` has room for them and `N` more.
+/// The elements are in `x`, and [have places](super::row::have_places), and `staged` has room for them and `N` more.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn stage<T: Pod, const N: usize>(x: &[T], start: usize, count: u32, staged: Shared<T>) -> u32 {
     let t = thread::thread_idx_x();
