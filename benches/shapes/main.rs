@@ -105,7 +105,9 @@ impl Shapes {
                 (total, Near(lanes as f64, lanes as f64 * 1e-4)),
             )?;
         }
-        let concatenated = || concatenate(Axis(1), &[x.view(), x.view()]);
+        // Not the same twice, of which one launch reads memory once.
+        let other = x.to_array()?;
+        let concatenated = || concatenate(Axis(1), &[x.view(), other.view()]);
         self.measure(
             &format!("concatenate_f32_{shape}"),
             16 * n,
