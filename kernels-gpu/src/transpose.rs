@@ -217,8 +217,8 @@ fn in_bounds(first: u64, rows: usize, stride: usize, columns: usize, len: usize)
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn block<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
     match plan.way {
-        Way::STRETCHES_OF_INPUT => stretch_of_input::<T, V>(x, plan, out),
-        Way::STRETCHES_OF_OUTPUT => stretch_of_output::<T, V>(x, plan, out),
+        Way::STRETCHES_OF_INPUT => stretch::<T, V, true>(x, plan, out),
+        Way::STRETCHES_OF_OUTPUT => stretch::<T, V, false>(x, plan, out),
         _ => square::<T, V>(x, plan, out),
     }
 }
@@ -252,56 +252,37 @@ fn square<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_,
     }
 }
 
-/// Transposes this block's tile, which is one stretch of the input.
+/// Transposes this block's tile, which is one stretch of the input, or of the output.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn stretch_of_input<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
+fn stretch<T: Packed<V>, const V: usize, const OF_INPUT: bool>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
     let Some(tile) = Tile::new(x, plan, out, plan.sides) else {
         return;
     };
-    let (shared, stretch) = (
-        T::tile(),
-        Stretch {
-            padded: plan.padded != 0,
-        },
-    );
+    let padded = plan.padded != 0;
+    let (shared, stretch) = (T::tile(), Stretch { padded });
     let len = tile.a_len * tile.b_len;
-    if !stretch.has_room::<V>(len, shared.len())
-        || !in_bounds(tile.first.x, 1, 0, len, x.len())
-        || !in_bounds(tile.first.out, tile.b_len, tile.b_stride, tile.a_len, out.len())
-    {
+    if !stretch.has_room::<V>(len, shared.len()) {
         return;
     }
-    // SAFETY: in bounds, and there is room, as just asked.
-    unsafe { tile.load_stretch::<V>(shared, stretch) };
-    thread::sync_threads();
-    // SAFETY: as above.
-    unsafe { tile.store_rows::<V>(shared.cast::<T>(), stretch) };
-}
-
-/// Transposes this block's tile, which is one stretch of the output.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn stretch_of_output<T: Packed<V>, const V: usize>(x: &[T], plan: &Tiles, out: SliceMut<'_, T>) {
-    let Some(tile) = Tile::new(x, plan, out, plan.sides) else {
-        return;
+    let Place { x: from, out: to } = tile.first;
+    let is_inside = if OF_INPUT {
+        in_bounds(from, 1, 0, len, x.len()) && in_bounds(to, tile.b_len, tile.b_stride, tile.a_len, out.len())
+    } else {
+        in_bounds(from, tile.a_len, tile.a_stride, tile.b_len, x.len()) && in_bounds(to, 1, 0, len, out.len())
     };
-    let (shared, stretch) = (
-        T::tile(),
-        Stretch {
-            padded: plan.padded != 0,
-        },
-    );
-    let len = tile.a_len * tile.b_len;
-    if !stretch.has_room::<V>(len, shared.len())
-        || !in_bounds(tile.first.x, tile.a_len, tile.a_stride, tile.b_len, x.len())
-        || !in_bounds(tile.first.out, 1, 0, len, out.len())
-    {
+    if !is_inside {
         return;
     }
-    // SAFETY: in bounds, and there is room, as just asked.
-    unsafe { tile.load_rows::<V>(shared.cast::<T>(), stretch) };
-    thread::sync_threads();
-    // SAFETY: as above.
-    unsafe { tile.store_stretch::<V>(shared, stretch) };
+    // SAFETY (of all four): in bounds, and there is room, as just asked.
+    if OF_INPUT {
+        unsafe { tile.load_stretch::<V>(shared, stretch) };
+        thread::sync_threads();
+        unsafe { tile.store_rows::<V>(shared.cast::<T>(), stretch) };
+    } else {
+        unsafe { tile.load_rows::<V>(shared.cast::<T>(), stretch) };
+        thread::sync_threads();
+        unsafe { tile.store_stretch::<V>(shared, stretch) };
+    }
 }
 
 /// Transposes axes `a` and `b` of the plan, for each step along the others; one block of [`TILE_THREADS`] threads for

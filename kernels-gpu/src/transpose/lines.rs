@@ -4,7 +4,7 @@
 
 use cuda_std::prelude::*;
 
-use super::plan::{LINE_AXES, Lines, Place};
+use super::plan::{Lines, Place};
 use super::{CHUNK, STRIDED_THREADS};
 
 /// The bytes of a word of the input.
@@ -39,19 +39,12 @@ impl<'a> Chunk<'a> {
         if index >= plan.count {
             return None;
         }
-        let (mut rest, chunk) = plan.chunks.div_rem(index);
-        let mut line = Place {
+        let (rest, chunk) = plan.chunks.div_rem(index);
+        let first = Place {
             x: plan.x_first,
             out: plan.out_first,
         };
-        for i in 0..LINE_AXES {
-            if i < plan.rank as usize {
-                let axis = &plan.axes[i];
-                let (quotient, step) = axis.extent.div_rem(rest);
-                line = line.step(axis, step);
-                rest = quotient;
-            }
-        }
+        let line = first.along(&plan.axes, plan.rank, rest);
         let within = |first: u64, len: usize| first <= len as u64 && plan.len <= len as u64 - first;
         if !within(line.x, x.len()) || !within(line.out, out.len()) {
             return None;

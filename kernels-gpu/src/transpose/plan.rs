@@ -95,6 +95,19 @@ impl Place {
             out: self.out.wrapping_add((steps as u64).wrapping_mul(axis.out_stride)),
         }
     }
+
+    /// The place whose number is `index` along the first `rank` of the axes, the first of which turns fastest.
+    #[inline(always)]
+    pub fn along<const N: usize>(mut self, axes: &[Axis; N], rank: u32, mut index: u32) -> Self {
+        for i in 0..N {
+            if i < rank as usize {
+                let (quotient, step) = axes[i].extent.div_rem(index);
+                self = self.step(&axes[i], step);
+                index = quotient;
+            }
+        }
+        self
+    }
 }
 
 /// A copy element by element ([`copy_strided`](fn@super::copy_strided)).

@@ -6,7 +6,7 @@ use bytemuck::Zeroable;
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::plan::{BATCH_AXES, Place, Tiles};
+use super::plan::{Place, Tiles};
 use super::{LANES, PITCH, Packed, UNROLL, WARPS};
 
 /// One block's tile. Positions in the tile: `a` counts rows of the input, `b` rows of the output.
@@ -40,18 +40,11 @@ impl<'a, T> Tile<'a, T> {
             (rest, b) = plan.b_tiles.div_rem(index);
             (rest, a) = plan.a_tiles.div_rem(rest);
         }
-        let mut first = Place {
+        let first = Place {
             x: plan.x_first,
             out: plan.out_first,
         };
-        for i in 0..BATCH_AXES {
-            if i < plan.rank as usize {
-                let axis = &plan.axes[i];
-                let (quotient, step) = axis.extent.div_rem(rest);
-                first = first.step(axis, step);
-                rest = quotient;
-            }
-        }
+        let mut first = first.along(&plan.axes, plan.rank, rest);
         let [a_side, b_side] = sides.map(u64::from);
         let (a, b) = (a as u64 * a_side, b as u64 * b_side);
         first.x = first.x.wrapping_add(a.wrapping_mul(plan.a_stride)).wrapping_add(b);
