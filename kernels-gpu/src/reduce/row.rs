@@ -113,7 +113,7 @@ impl<'a, T: Pod> Row<'a, T> {
 
     /// The elements by which the row begins behind an aligned vector, where they [have places](have_places).
     #[inline(always)]
-    fn skipped<const N: usize>(&self) -> u32 {
+    pub(super) fn skipped<const N: usize>(&self) -> u32 {
         (self.x.as_ptr().addr() / size_of::<T>() + self.start) as u32 % N as u32
     }
 

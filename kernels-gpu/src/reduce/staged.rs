@@ -10,6 +10,7 @@ use bytemuck::Pod;
 use cuda_std::prelude::*;
 
 use super::plan::THREADS;
+use super::row::Row;
 use super::rows::Rows;
 use crate::op::ReduceOp;
 
@@ -81,7 +82,8 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn stage<T: Pod, const N: usize>(x: &[T], start: usize, count: u32, staged: Shared<T>) -> u32 {
     let t = thread::thread_idx_x();
-    let skipped = (x.as_ptr().addr() / size_of::<T>() + start) as u32 % N as u32;
+    // SAFETY: the elements are in `x`, by the contract.
+    let skipped = unsafe { Row::of(x, start, count as usize) }.skipped::<N>();
     // Vectors that are not all in `x` are the first and the last of it.
     let begin = u32::from(start < skipped as usize);
     let behind = skipped as usize + x.len() - start;
