@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reduction of a value of every thread of a block.
 //!
-//! Two levels of shuffles, five steps each, and one value of each warp in shared memory between them.
+//! Two levels of shuffles, five steps and as many as double to the number of warps, and one value of each warp in shared
+//! memory between them.
 
 use bytemuck::Pod;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::storage::{Storage, Used};
@@ -14,7 +16,7 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     /// `combine` must be associative and commutative, up to rounding, and leave a value as it is when the other is
     /// `identity`. The order of combination is the same on every run. `LEN` is at least `THREADS / 32`.
     ///
-    /// Cost: ten shuffles of the value, one barrier.
+    /// Cost: five shuffles of the value, and as many more as double to the number of warps; one barrier.
     ///
     /// # Convergence
     ///
@@ -48,26 +50,73 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
         identity: T,
         combine: impl Fn(T, T) -> T,
     ) -> (Option<T>, Used<T, LEN>) {
-        // The result by a function of its own: with what is given back beside it, it would take registers of more kinds.
-        (self.reduced::<THREADS>(value, identity, combine), self.used())
+        let mut result = None;
+        let (_, used) = self.reduce_then::<THREADS>(value, identity, combine, |total| result = Some(total));
+        (result, used)
+    }
+
+    /// [`reduce`](Self::reduce), whose result thread 0 gives to `then`; says whether the caller is that thread.
+    ///
+    /// A large result needs no registers behind the call, in a loop not even in the threads that have none.
+    ///
+    /// Cost: as [`reduce`](Self::reduce).
+    ///
+    /// ```
+    /// use cuda_block::storage;
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// The sum of each 64 elements.
+    /// #[kernel(max_threads = 64)]
+    /// pub fn sums(x: &[u32], out: SliceMut<'_, u32>) {
+    ///     let block = thread::block_idx_x() as usize;
+    ///     let leave = |sum| out.set(block, sum);
+    ///     storage![u32; 2].reduce_then::<64>(x[thread::index_1d()], 0, |a, b| a + b, leave);
+    /// }
+    /// # let (x, mut out) = (Vec::from_iter(0..128), vec![0u32; 2]);
+    /// # cuda_std::launch::on_simulator(2, 64, &mut out, |out| sums(&x, out));
+    /// assert_eq!(out, [2016, 6112]);
+    /// ```
+    ///
+    /// # Convergence
+    ///
+    /// As [`reduce`](Self::reduce).
+    #[inline(always)]
+    #[track_caller]
+    pub fn reduce_then<const THREADS: usize>(
+        self,
+        value: T,
+        identity: T,
+        combine: impl Fn(T, T) -> T,
+        then: impl FnOnce(T),
+    ) -> (bool, Used<T, LEN>) {
+        // By a function of its own: with what is given back beside it, the answer would take registers of more kinds.
+        (self.reduced::<THREADS>(value, identity, combine, then), self.used())
     }
 
     #[inline(always)]
     #[track_caller]
-    fn reduced<const THREADS: usize>(&self, value: T, identity: T, combine: impl Fn(T, T) -> T) -> Option<T> {
+    fn reduced<const THREADS: usize>(
+        &self,
+        value: T,
+        identity: T,
+        combine: impl Fn(T, T) -> T,
+        then: impl FnOnce(T),
+    ) -> bool {
         let (warp, lane) = (thread::thread_idx_x() / warp::WARP_SIZE, warp::lane_id());
-        let value = warp::all_reduce(value, &combine);
-        if THREADS == 32 {
-            return (lane == 0).then_some(value);
+        let mut total = reduce_warps::<1024, T>(value, &combine);
+        if THREADS > 32 {
+            self.set_warp::<THREADS>(warp, lane, total);
+            thread::sync_threads();
+            if warp != 0 {
+                return false;
+            }
+            let partial = self.warp_or::<THREADS>(lane, identity);
+            total = reduce_warps::<THREADS, T>(partial, &combine);
         }
-        self.set_warp::<THREADS>(warp, lane, value);
-        thread::sync_threads();
-        if warp != 0 {
-            return None;
+        if lane == 0 {
+            then(total);
         }
-        let partial = self.warp_or::<THREADS>(lane, identity);
-        let total = warp::all_reduce(partial, &combine);
-        (lane == 0).then_some(total)
+        lane == 0
     }
 
     /// [`reduce`](Self::reduce), of which every thread receives the result.
@@ -135,4 +184,33 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
             identity
         }
     }
+}
+
+/// What as many lanes as `THREADS` threads are warps have, combined, in the first lane: as
+/// [`all_reduce`](warp::all_reduce) does it, without the steps in which there is nothing but the identity.
+#[inline(always)]
+#[track_caller]
+fn reduce_warps<const THREADS: usize, T: Pod>(mut value: T, combine: impl Fn(T, T) -> T) -> T {
+    if const { size_of::<T>() > 16 } {
+        // In a loop: to combine two of those is many instructions.
+        let mut distance = hint::opaque(const { (THREADS / 32).next_power_of_two() as u32 / 2 });
+        while distance > 0 {
+            value = combine(value, warp::shuffle_xor(warp::FULL_MASK, value, distance));
+            distance /= 2;
+        }
+        return value;
+    }
+    if THREADS > 512 {
+        value = combine(value, warp::shuffle_xor(warp::FULL_MASK, value, 16));
+    }
+    if THREADS > 256 {
+        value = combine(value, warp::shuffle_xor(warp::FULL_MASK, value, 8));
+    }
+    if THREADS > 128 {
+        value = combine(value, warp::shuffle_xor(warp::FULL_MASK, value, 4));
+    }
+    if THREADS > 64 {
+        value = combine(value, warp::shuffle_xor(warp::FULL_MASK, value, 2));
+    }
+    combine(value, warp::shuffle_xor(warp::FULL_MASK, value, 1))
 }

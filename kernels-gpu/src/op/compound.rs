@@ -10,7 +10,7 @@ use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
 use cuda_std::{hint, warp};
 
-use super::{ReduceOp, fold_vectors, lift_items, sum_of_lane};
+use super::{ReduceOp, Vectors, fold_vectors, lift_items, sum_of_lane};
 use crate::num::{Num, any_of};
 
 pub use steps::WideSum;
@@ -158,18 +158,18 @@ impl Moments {
 
     /// Those of a lane's vectors, as [`ReduceOp::lift_lane`] has them: in two passes, and by one division.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn of_lane<T: Num, const N: usize>(at: impl Fn(u32) -> [T; N], (first, step, length): (u32, u32, u32)) -> Self {
+    fn of_lane<T: Num, const N: usize>(vectors: &impl Vectors<T, N>, (first, step, length): (u32, u32, u32)) -> Self {
         if first >= length {
             return Self::EMPTY;
         }
         let count = f64::from(((length - first + step - 1) >> step.trailing_zeros()) * N as u32);
         // From one of them on: so elements that are all equal have no deviations.
-        let origin = at(first)[0].to_f64();
-        let mean = origin + sum_of_lane(&at, (first, step, length), |x| x - origin) / count;
+        let origin = vectors.at([first])[0][0].to_f64();
+        let mean = origin + sum_of_lane(vectors, (first, step, length), |x| x - origin) / count;
         Self {
             count,
             mean,
-            deviations: sum_of_lane(&at, (first, step, length), |x| (x - mean) * (x - mean)),
+            deviations: sum_of_lane(vectors, (first, step, length), |x| (x - mean) * (x - mean)),
         }
     }
 
@@ -243,8 +243,8 @@ macro_rules! variances {
             }
 
             #[inline(always)]
-            fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Moments {
-                Moments::of_lane(at, place)
+            fn lift_lane<const N: usize>(vectors: &impl Vectors<T, N>, place: (u32, u32, u32)) -> Moments {
+                Moments::of_lane(vectors, place)
             }
 
             #[inline(always)]

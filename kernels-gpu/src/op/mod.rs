@@ -7,6 +7,7 @@
 use bytemuck::Pod;
 use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::{all_reduce_groups, scan_rows};
+use cuda_std::hint;
 
 use crate::num::{Accumulator, CastTo, Num, WrappingCastTo};
 use crate::scan::scan_segments;
@@ -35,6 +36,12 @@ pub trait CompareOp<T>: 'static {
 pub trait UnaryOp<T, U = T>: 'static {
     /// The result for `x`.
     fn apply(x: T) -> U;
+}
+
+/// Vectors of `N` elements of a row, by their number: what [`ReduceOp::lift_lane`] is given.
+pub trait Vectors<T, const N: usize> {
+    /// The vectors of these numbers, loaded together. There are such.
+    fn at<const U: usize>(&self, numbers: [u32; U]) -> [[T; N]; U];
 }
 
 /// Combines any number of elements into one: what a reduction and a scan compute.
@@ -98,17 +105,17 @@ pub trait ReduceOp<T>: 'static {
         fold_some::<T, Self, N, U>(vectors, is_there, first, stride)
     }
 
-    /// The result for a lane's vectors of a row: those that `at` gives for `first`, `first + step` and so on below `length`.
-    /// `step` is a power of two.
+    /// The result for a lane's vectors of a row: those of `vectors` from `first` on, `first + step` and so on below `length`,
+    /// these three being `place`. `step` is a power of two.
     ///
     /// What a reduction does with rows in shared memory. By default, several are lifted together, and combined one after
     /// another; an operator whose combination is costly may go through them twice.
     #[inline(always)]
-    fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Self::Acc
+    fn lift_lane<const N: usize>(vectors: &impl Vectors<T, N>, place: (u32, u32, u32)) -> Self::Acc
     where
         T: Copy,
     {
-        fold_lane::<T, Self, N>(at, place)
+        fold_lane::<T, Self, N>(vectors, place)
     }
 
     /// The results of groups of `lanes` lanes, a power of two, for each of `K` rows: what each of them has, combined. Called by
@@ -217,37 +224,76 @@ pub(crate) fn combine_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize,
     Op::combine(acc, lifted)
 }
 
-/// [`ReduceOp::lift_lane`] by default: eight elements at a time, or four words; four elements where there are not more.
+/// [`ReduceOp::lift_lane`] by default: eight elements at a time, or four words. What is left are elements as they are, of which
+/// those that are not there are left out, or words one after another.
 #[inline(always)]
 fn fold_lane<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize>(
-    at: impl Fn(u32) -> [T; N],
-    (first, step, length): (u32, u32, u32),
+    vectors: &impl Vectors<T, N>,
+    (mut i, step, length): (u32, u32, u32),
 ) -> Op::Acc {
-    let (mut acc, mut i) = (Op::identity(), first);
-    if N > 1 || length <= 4 * step {
+    let mut acc = Op::identity();
+    if N > 1 {
+        acc = fold_whole::<T, Op, N, 4>(vectors, (&mut i, step, length), acc);
         while i < length {
-            let vectors: [[T; N]; 4] = cuda_std::array::from_fn(|k| at(Ord::min(i + k as u32 * step, length - 1)));
-            acc = combine_vectors::<T, Op, N, 4>(acc, vectors, (i, step, length));
-            i += 4 * step;
+            acc = Op::combine(acc, Op::lift_vectors(vectors.at([i]), u64::from(i) * N as u64, 0));
+            // Opaque, so that it is not written out.
+            i += hint::opaque(step);
         }
         return acc;
     }
-    while i < length {
-        let vectors: [[T; N]; 8] = cuda_std::array::from_fn(|k| at(Ord::min(i + k as u32 * step, length - 1)));
-        acc = combine_vectors::<T, Op, N, 8>(acc, vectors, (i, step, length));
-        i += 8 * step;
+    acc = fold_whole::<T, Op, N, 8>(vectors, (&mut i, step, length), acc);
+    if i + 4 * step < length {
+        acc = fold_rest::<T, Op, N, 8>(vectors, (i, step, length), acc);
+    } else if i < length {
+        acc = fold_rest::<T, Op, N, 4>(vectors, (i, step, length), acc);
     }
     acc
+}
+
+/// `acc` with a lane's vectors, `U` at a time, as long as there are as many.
+#[inline(always)]
+fn fold_whole<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    vectors: &impl Vectors<T, N>,
+    (i, step, length): (&mut u32, u32, u32),
+    mut acc: Op::Acc,
+) -> Op::Acc {
+    while *i + (U as u32 - 1) * step < length {
+        let loaded = vectors.at(cuda_std::array::from_fn::<_, U, _>(|u| *i + u as u32 * step));
+        let (place, stride) = (u64::from(*i) * N as u64, u64::from(step) * N as u64);
+        acc = Op::combine(acc, lift_items::<T, Op, N, U>(loaded, place, stride));
+        *i += U as u32 * step;
+    }
+    acc
+}
+
+/// `acc` with those of a lane's next `U` vectors that are there.
+#[inline(always)]
+fn fold_rest<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    vectors: &impl Vectors<T, N>,
+    (i, step, length): (u32, u32, u32),
+    acc: Op::Acc,
+) -> Op::Acc {
+    // Of those that are not, the last one again.
+    let loaded = vectors.at(cuda_std::array::from_fn::<_, U, _>(|u| {
+        Ord::min(i + u as u32 * step, length - 1)
+    }));
+    let (place, stride) = (u64::from(i) * N as u64, u64::from(step) * N as u64);
+    let lifted = Op::lift_some(loaded, |u| i + u as u32 * step < length, place, stride);
+    Op::combine(acc, lifted)
 }
 
 /// The sum of a function of the elements of a lane's vectors, as [`ReduceOp::lift_lane`] has them.
 #[inline(always)]
 pub(crate) fn sum_of_lane<T: Num, const N: usize>(
-    at: impl Fn(u32) -> [T; N],
+    vectors: &impl Vectors<T, N>,
     (mut i, step, length): (u32, u32, u32),
     of: impl Fn(f64) -> f64,
 ) -> f64 {
-    let of_vector = |i: u32| fold_pairwise(cuda_std::array::map(at(i), |x| of(x.to_f64())), |a, b| a + b);
+    let of_vector = |i: u32| {
+        fold_pairwise(cuda_std::array::map(vectors.at([i])[0], |x| of(x.to_f64())), |a, b| {
+            a + b
+        })
+    };
     let mut sum = 0.0;
     while i + 3 * step < length {
         let four: [f64; 4] = cuda_std::array::from_fn(|k| of_vector(i + k as u32 * step));

@@ -291,7 +291,7 @@ impl RowPlan {
     pub const fn depth<T, A>(&self) -> usize {
         if self.together > 0 {
             let lanes = self.staged_lanes::<T>() as usize;
-            // What a lane has, and the lanes.
+            // What a lane has, of words and less, and the lanes.
             return self.length.div_ceil(lanes) + STAGED_WORD + ceil_log2(lanes);
         }
         if self.is_by_warps {
@@ -309,8 +309,8 @@ impl RowPlan {
             self.length
         };
         let chains = if has_one_chain::<A>() { 1 } else { CHAINS };
-        // The values of a chain's vectors, and the vector itself, which at the end of the row is combined one by one;
-        // then the chains, the threads, and the blocks.
+        // The values of a chain's vectors, the vector itself, and an element of what is less than one; then the chains, the
+        // threads, and the blocks.
         let vectors = chunk.div_ceil(tile / STEPS) * (UNROLL / STEPS);
         let share = vectors.div_ceil(chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
         share + levels(self.chunks, THREADS, GROUP)

@@ -31,10 +31,12 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
         unsafe {
             if N > 1 && const { have_places::<T>() } && self.plan.together > 0 {
-                // Of small elements a word at a time, where a row has only whole ones.
+                // Of small elements a word at a time; of large values, which it is costly to combine with what is less than a
+                // word, only where a row has whole ones.
+                let whole = |word: usize| const { !is_large::<A>() } || self.plan.length.is_multiple_of(word);
                 return match const { size_of::<T>() } {
-                    1 if self.plan.length.is_multiple_of(4) => self.by_stages::<Op, N, 4>(),
-                    2 if self.plan.length.is_multiple_of(2) => self.by_stages::<Op, N, 2>(),
+                    1 if whole(4) => self.by_stages::<Op, N, 4>(),
+                    2 if whole(2) => self.by_stages::<Op, N, 2>(),
                     _ => self.by_stages::<Op, N, 1>(),
                 };
             }
@@ -144,7 +146,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         }
     }
 
-    /// Combines a chunk of a row, and all chunks of the row if this block is the last of it.
+    /// Combines chunks of a row, and all chunks of the row if this block is the last of it.
     ///
     /// # Safety
     ///
@@ -152,84 +154,88 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn by_blocks<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
-        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
-        let blocks = self.blocks_of_row();
-        let (row, part) = if blocks <= 1 {
-            (block as usize, 0)
-        } else {
-            ((block / blocks) as usize, block % blocks)
-        };
-        if row >= self.out.len() {
+        let chunks = self.plan.chunks as u32;
+        let (row, mut part, blocks) = self.place();
+        if row as usize >= self.out.len() {
             return;
         }
         let n = self.plan.length;
-        // Of bytes, of which a vector has the most, what follows from the row is computed where it is used: it would wait
-        // in registers that they want. Others have those.
+        // Of bytes, of which a vector has the most, and of large values, what follows from the row is computed where it is
+        // used: it would wait in registers that they want. Others have those.
         let row = || {
-            if N == 16 {
-                hint::opaque(row as u32) as usize
+            (if N == 16 || is_large::<A>() {
+                hint::opaque(row)
             } else {
                 row
-            }
+            }) as usize
         };
         let chunk = |part: u32| {
             // SAFETY: the row is one of `x`, by the contract.
             let row = unsafe { Row::of(self.x, row() * n, n) };
             let begin = part as usize * self.plan.chunk;
             let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
-            // SAFETY: `end` is at most the row's length.
+            // SAFETY: `end` is at most the row's length, and `begin` the start of a chunk.
             unsafe { share::<T, Op, N>(row, begin, end) }
         };
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
         let first = || row() * chunks as usize;
-        let mut group = part;
         // For as many warps as a block can have: then no warp needs to be asked whether it has a place.
         let mut storage = storage![A as [u64; MAX_VALUE / 8]; 32];
-        let (total, used) = loop {
-            let (total, used) = storage.reduce::<THREADS>(chunk(group), Op::identity(), Op::combine);
-            if let Some(total) = total {
-                if chunks <= 1 {
-                    self.finish::<Op>(row(), total);
-                } else if first() + (group as usize) < self.partials.len() {
-                    self.partials.set(first() + group as usize, total);
-                }
-            }
-            group += blocks;
-            if group >= chunks {
-                break (total, used);
-            }
-            storage = used.sync();
-        };
-        if chunks <= 1 {
-            return;
-        }
-        let (is_last, mut storage) = used.sync_or(total.is_some() && self.is_last(row()));
-        if !is_last {
-            return;
-        }
-        // The tree above the blocks, by the last block of the row, in levels: each turns the values that are `left`
-        // into as many as there are groups, in place.
-        let first = first();
-        let mut left = chunks as usize;
+        // First the block's chunks. Then, by the last block of the row, the tree above the blocks, in levels: each turns the
+        // values that are `left` into as many as there are groups, in place. Chunks and groups are the parts of a level.
+        let mut left = 0;
         loop {
-            let groups = left.div_ceil(GROUP * THREADS);
-            for group in 0..groups {
-                let value = self.group::<Op>(first, group, left);
-                let (total, used) = storage.reduce::<THREADS>(value, Op::identity(), Op::combine);
-                if let Some(total) = total {
-                    if groups <= 1 {
-                        self.finish::<Op>(row(), total);
-                    } else if first + group < self.partials.len() {
-                        self.partials.set(first + group, total);
-                    }
+            let value = if left == 0 {
+                chunk(part)
+            } else {
+                self.group::<Op>(first(), part, left)
+            };
+            let (parts, step) = if left == 0 {
+                (chunks, blocks)
+            } else {
+                (left.div_ceil((GROUP * THREADS) as u32), 1)
+            };
+            let leave = |total: A| {
+                if parts <= 1 {
+                    self.finish::<Op>(row(), total);
+                } else if first() + (part as usize) < self.partials.len() {
+                    self.partials.set(first() + part as usize, total);
                 }
+            };
+            let (has_left, used) = storage.reduce_then::<THREADS>(value, Op::identity(), Op::combine, leave);
+            part += step;
+            if part < parts {
                 storage = used.sync();
+                continue;
             }
-            if groups <= 1 {
+            if parts <= 1 {
                 return;
             }
-            left = groups;
+            let goes_on;
+            (goes_on, storage) = used.sync_or(left > 0 || has_left && self.is_last(row(), blocks));
+            if !goes_on {
+                return;
+            }
+            (left, part) = (parts, 0);
         }
+    }
+
+    /// The row of this block, the number of its first chunk, and the blocks of each row: what the launch has for all, but not
+    /// more than chunks.
+    #[inline(always)]
+    fn place(&self) -> (u32, u32, u32) {
+        let (block, all, chunks) = (thread::block_idx_x(), thread::grid_dim_x(), self.plan.chunks as u32);
+        if self.out.len() <= 1 {
+            // Without a division, for which all of the block would wait.
+            let blocks = Ord::min(all, chunks);
+            return (u32::from(block >= blocks), block, blocks);
+        }
+        let rows = Ord::max(self.out.len() as u32, 1);
+        let blocks = Ord::min(Ord::max(all / rows, 1), chunks);
+        if blocks <= 1 {
+            return (block, 0, 1);
+        }
+        (block / blocks, block % blocks, blocks)
     }
 
     /// Sets the result of a row, if there is such a row.
@@ -240,22 +246,15 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         }
     }
 
-    /// The blocks of each row: what the launch has for all, but not more than chunks.
-    #[inline(always)]
-    fn blocks_of_row(&self) -> u32 {
-        let blocks = thread::grid_dim_x() / Ord::max(self.out.len() as u32, 1);
-        Ord::min(Ord::max(blocks, 1), self.plan.chunks as u32)
-    }
-
-    /// Whether all blocks of the row have left their values, now that this one has; asked once, by the thread that did.
+    /// Whether all of the `blocks` of the row have left their values, now that this one has; asked once, by the thread that did.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn is_last(&self, row: usize) -> bool {
+    fn is_last(&self, row: usize, blocks: u32) -> bool {
         if row >= self.counters.len() {
             return false;
         }
         // The value is seen by whoever sees the counter after this; and whoever sees the last count sees all values.
         let counter = self.counters.atomic(row);
-        let is_last = counter.fetch_add_ordered(1) == self.blocks_of_row() - 1;
+        let is_last = counter.fetch_add_ordered(1) == blocks - 1;
         if is_last {
             // For the next launch.
             counter.store(0);
@@ -265,25 +264,28 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 
     /// This thread's share of a group of the values that are left, which start at `first`: at most [`GROUP`].
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn group<Op: ReduceOp<T, Acc = A, Output = R>>(&self, first: usize, group: usize, left: usize) -> A {
-        let mut i = group * GROUP * THREADS + thread::thread_idx_x() as usize;
-        let end = Ord::min((group + 1) * GROUP * THREADS, left);
-        let mut acc = Op::identity();
-        while i + 3 * THREADS < end && first + i + 3 * THREADS < self.partials.len() {
-            // In flight together: one after another, they would be a good part of the time of a reduction.
-            // SAFETY: in bounds, as just asked.
-            let values: [A; 4] =
-                cuda_std::array::from_fn(|k| unsafe { self.partials.get_unchecked(first + i + k * THREADS) });
-            for k in 0..4 {
-                acc = Op::combine(acc, values[k]);
-            }
-            i += 4 * THREADS;
+    fn group<Op: ReduceOp<T, Acc = A, Output = R>>(&self, first: usize, group: u32, left: u32) -> A {
+        let (all, each) = ((GROUP * THREADS) as u32, THREADS as u32);
+        let end = group * all + Ord::min(left - group * all, all);
+        let (mut i, mut acc) = (group * all + thread::thread_idx_x(), Op::identity());
+        if first + end as usize > self.partials.len() {
+            return acc;
         }
         while i < end {
-            if first + i < self.partials.len() {
-                acc = Op::combine(acc, self.partials.get(first + i));
+            // In flight together: one after another, they would be a good part of the time of a reduction. In place of those
+            // that are not there the last one comes again, and is left out.
+            let values: [A; 4] = cuda_std::array::from_fn(|k| {
+                let at = first + Ord::min(i + k as u32 * each, end - 1) as usize;
+                // SAFETY: in bounds, as just asked.
+                unsafe { self.partials.get_unchecked(at) }
+            });
+            acc = Op::combine(acc, values[0]);
+            for k in 1..4 {
+                let combined = Op::combine(acc, values[k]);
+                acc = if i + k as u32 * each < end { combined } else { acc };
             }
-            i += THREADS;
+            // Opaque, so that it is not written out.
+            i += 4 * hint::opaque(each);
         }
         acc
     }
@@ -308,94 +310,66 @@ const fn is_grouped<T, A>() -> bool {
 ///
 /// # Safety
 ///
-/// `end` is at most the row's length.
+/// `end` is at most the row's length, and `begin`, a multiple of `N`, not behind it.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: Row<'_, T>, begin: usize, end: usize) -> Op::Acc {
     let (tile, step) = (THREADS * UNROLL * N, THREADS * UNROLL / STEPS * N);
     let mut chains = [Op::identity(); CHAINS];
     let (mut start, mut i) = (begin, begin + thread::thread_idx_x() as usize * N);
+    let is_aligned = N > 1 && row.is_aligned::<N>();
+    let place = |i: usize, u: usize| i + u * THREADS * N;
     // SAFETY: all vectors are within the tile or the steps, which are within the row, and lie so.
     unsafe {
-        if N > 1 && row.is_aligned::<N>() {
+        use cuda_std::array::from_fn;
+        if const { !is_large::<Op::Acc>() } && is_aligned {
             while start + tile <= end {
-                chains = vectors::<T, Op, N, UNROLL>(chains, i, |i| row.load_aligned(i));
+                let loaded: [_; UNROLL] = from_fn(|u| row.load_aligned(place(i, u)));
+                chains = vectors::<T, Op, N, UNROLL>(chains, i, loaded);
                 (start, i) = (start + tile, i + tile);
             }
             if start >= end {
                 return join::<T, Op>(chains);
             }
-            if const { is_grouped::<T, Op::Acc>() } && start + 2 * step <= end {
-                chains = vectors::<T, Op, N, GROUPED>(chains, i, |i| row.load_aligned(i));
-                (start, i) = (start + 2 * step, i + 2 * step);
-            }
-            while start + step <= end {
-                chains = vectors::<T, Op, N, { UNROLL / STEPS }>(chains, i, |i| row.load_aligned(i));
-                (start, i) = (start + step, i + step);
-            }
         }
         while N > 1 && const { is_grouped::<T, Op::Acc>() } && start + 2 * step <= end {
-            chains = vectors::<T, Op, N, GROUPED>(chains, i, |i| row.load_one_by_one(i));
+            let loaded: [_; GROUPED] = if is_aligned {
+                from_fn(|u| row.load_aligned(place(i, u)))
+            } else {
+                from_fn(|u| row.load_one_by_one(place(i, u)))
+            };
+            chains = vectors::<T, Op, N, GROUPED>(chains, i, loaded);
             (start, i) = (start + 2 * step, i + 2 * step);
         }
-        while N > 1 && const { !is_large::<Op::Acc>() } && start + step <= end {
-            chains = if row.is_across::<N>(start, start + step) {
-                vectors::<T, Op, N, { UNROLL / STEPS }>(chains, i, |i| row.load_across(i))
-            } else {
-                singly::<T, Op, N>(chains, row, (i, end), UNROLL / STEPS)
-            };
-            (start, i) = (start + step, i + step);
+        while start < end {
+            let is_whole = N > 1 && const { !is_grouped::<T, Op::Acc>() } && start + step <= end;
+            let may_be_across = const { !is_large::<Op::Acc>() };
+            if is_whole && (is_aligned || may_be_across && row.is_across::<N>(start, start + step)) {
+                let loaded: [_; UNROLL / STEPS] = if may_be_across && !is_aligned {
+                    from_fn(|u| row.load_across(place(i, u)))
+                } else {
+                    from_fn(|u| row.load_aligned(place(i, u)))
+                };
+                chains = vectors::<T, Op, N, { UNROLL / STEPS }>(chains, i, loaded);
+                (start, i) = (start + step, i + step);
+                continue;
+            }
+            // One after another.
+            let mut chain = chains[0];
+            if i + N <= end {
+                chain = Op::combine(chain, Op::lift_all(row.load_one_by_one::<N>(i), i as u64, 1));
+            }
+            chains = turn(chains, chain);
+            // Opaque, so that they are not written out.
+            let next = hint::opaque((THREADS * N) as u32) as usize;
+            (start, i) = (start + next, i + next);
+        }
+        // Less than a vector: an element each.
+        let rest = end - end % N + thread::thread_idx_x() as usize;
+        if N > 1 && rest < end {
+            chains[0] = Op::combine(chains[0], Op::lift(row.get(rest), rest as u64));
         }
     }
-    // The ragged end.
-    let left = end.saturating_sub(start).div_ceil(THREADS * N);
-    // SAFETY: `end` is at most the row's length.
-    join::<T, Op>(unsafe { singly::<T, Op, N>(chains, row, (i, end), left) })
-}
-
-/// Combines so many vectors that a thread has of neighbouring ones of the block, from its element `i` on, one after another,
-/// as far as there are elements before `end`.
-///
-/// # Safety
-///
-/// `end` is at most the row's length.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn singly<T: Pod, Op: ReduceOp<T>, const N: usize>(
-    mut chains: [Op::Acc; CHAINS],
-    row: Row<'_, T>,
-    (mut i, end): (usize, usize),
-    count: usize,
-) -> [Op::Acc; CHAINS] {
-    let combined = |mut acc: Op::Acc, i: usize| {
-        if i + N <= end {
-            // SAFETY: before the row's end.
-            let values: [T; N] = unsafe { row.load_one_by_one(i) };
-            return Op::combine(acc, Op::lift_all(values, i as u64, 1));
-        }
-        let mut k = i;
-        while k < end {
-            // SAFETY: before the row's end.
-            acc = Op::combine(acc, Op::lift(unsafe { row.get(k) }, k as u64));
-            k += 1;
-        }
-        acc
-    };
-    // Opaque, so that they are not written out.
-    let mut left = hint::opaque(count as u32);
-    if const { has_one_chain::<Op::Acc>() } {
-        let mut acc = chains[0];
-        while left > 0 {
-            acc = combined(acc, i);
-            i += THREADS * N;
-            left -= 1;
-        }
-        return [acc, chains[1], chains[2], chains[3]];
-    }
-    while left > 0 {
-        chains = turn(chains, combined(chains[0], i));
-        i += THREADS * N;
-        left -= 1;
-    }
-    chains
+    join::<T, Op>(chains)
 }
 
 /// All chains, combined.
@@ -409,38 +383,21 @@ fn join<T, Op: ReduceOp<T>>(chains: [Op::Acc; CHAINS]) -> Op::Acc {
 }
 
 /// Combines the `U` vectors that a thread has of neighbouring ones of the block, from its element `i` on.
-///
-/// # Safety
-///
-/// The row lies so, `i` is a multiple of `N`, and the vectors are within the row.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
+fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
     mut chains: [Op::Acc; CHAINS],
     i: usize,
-    load: impl Fn(usize) -> [T; N],
+    loaded: [[T; N]; U],
 ) -> [Op::Acc; CHAINS] {
-    let load = |u: usize| load(i + u * THREADS * N);
-    let lift = |u: usize, values: [T; N]| lift_vector::<T, Op, N>(values, (i + u * THREADS * N) as u64);
-    if const { is_large::<Op::Acc>() } {
-        // There are no registers for all of the vectors at once.
-        let groups = if is_grouped::<T, Op::Acc>() { U / GROUPED } else { 0 };
-        for group in 0..groups {
-            let some: [[T; N]; GROUPED] = cuda_std::array::from_fn(|u| load(group * GROUPED + u));
-            let place = (i + group * GROUPED * THREADS * N) as u64;
-            chains[0] = Op::combine(chains[0], Op::lift_vectors(some, place, (THREADS * N) as u64));
-        }
-        for u in groups * GROUPED..U {
-            chains[0] = Op::combine(chains[0], lift(u, load(u)));
-        }
-        return chains;
-    }
-    let loaded: [[T; N]; U] = cuda_std::array::from_fn(load);
-    if has_one_chain::<Op::Acc>() {
+    // Large values each by itself, but where all of several vectors can be lifted together.
+    let is_together = has_one_chain::<Op::Acc>() && (!is_large::<Op::Acc>() || is_grouped::<T, Op::Acc>());
+    if is_together {
         chains[0] = Op::combine(chains[0], Op::lift_vectors(loaded, i as u64, (THREADS * N) as u64));
         return chains;
     }
     for u in 0..U {
-        chains = turn(chains, Op::combine(chains[0], lift(u, loaded[u])));
+        let lifted = lift_vector::<T, Op, N>(loaded[u], (i + u * THREADS * N) as u64);
+        chains = turn(chains, Op::combine(chains[0], lifted));
     }
     chains
 }

@@ -7,12 +7,15 @@
 //! row, and its threads take the elements of their rows from shared memory.
 
 use bytemuck::Pod;
+use cuda_std::array::from_fn;
+use cuda_std::bits::byte_perm;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::plan::THREADS;
 use super::row::Row;
 use super::rows::Rows;
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, Vectors};
 
 /// Vectors that a thread has in flight.
 const IN_FLIGHT: usize = 8;
@@ -39,7 +42,6 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         // SAFETY: the rows are of `x`, by the contract, and there is room for them, as just asked.
         let skipped = unsafe { stage::<T, N>(self.x, first * length as usize, rows * length, staged) };
         thread::sync_threads();
-        let are_aligned = skipped.is_multiple_of(V as u32);
         let lanes = self.plan.staged_lanes::<T>();
         let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
         let lane = t & (lanes - 1);
@@ -47,22 +49,20 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let (mut row, mut of_warp) = (t >> log_lanes, (t & !31) >> log_lanes);
         while of_warp < rows {
             let start = skipped + Ord::min(row, rows - 1) * length;
-            let place = (lane, lanes, length / V as u32);
-            // SAFETY: a word of the row, which is there, and aligned where asked.
-            let acc = unsafe {
-                if V > 1 && are_aligned {
-                    Op::lift_lane(
-                        |i| staged.get_vec_unchecked::<V>((start + i * V as u32) as usize),
-                        place,
-                    )
-                } else {
-                    let one = |i: u32| staged.get_unchecked((start + i) as usize);
-                    Op::lift_lane(
-                        |i| cuda_std::array::from_fn::<_, V, _>(|k| one(i * V as u32 + k as u32)),
-                        place,
-                    )
-                }
-            };
+            let whole = length / V as u32;
+            // SAFETY: all bytes of the words in which the row lies have been written.
+            let words = unsafe { Words::of(staged, start) };
+            let mut acc = Op::lift_lane::<V>(&words, (lane, lanes, whole));
+            let mut rest = whole * V as u32 + lane;
+            while V > 1 && rest < length {
+                // SAFETY: an element of the row.
+                acc = Op::combine(
+                    acc,
+                    Op::lift(unsafe { staged.get_unchecked((start + rest) as usize) }, rest.into()),
+                );
+                // Opaque, so that it is not written out.
+                rest += hint::opaque(lanes);
+            }
             let [acc] = Op::combine_lanes([acc], lanes);
             if lane == 0 && row < rows {
                 self.out.set(first + row as usize, Op::finish(acc, self.plan.count));
@@ -70,6 +70,49 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             row += THREADS as u32 >> log_lanes;
             of_warp += THREADS as u32 >> log_lanes;
         }
+    }
+}
+
+/// A row in shared memory, as elements, or as words of them, wherever it begins.
+struct Words<T> {
+    staged: Shared<T>,
+    start: u32,
+}
+
+impl<T: Pod> Words<T> {
+    /// The row from element `start` on.
+    ///
+    /// # Safety
+    ///
+    /// No more elements, or words, are asked for than the row has, and all bytes of the words in which they lie have been
+    /// written.
+    #[inline(always)]
+    unsafe fn of(staged: Shared<T>, start: u32) -> Self {
+        Self { staged, start }
+    }
+}
+
+impl<T: Pod, const V: usize> Vectors<T, V> for Words<T> {
+    #[inline(always)]
+    fn at<const U: usize>(&self, numbers: [u32; U]) -> [[T; V]; U] {
+        if V == 1 {
+            // SAFETY: an element of the row, by the promise of `of`.
+            return from_fn(|u| [unsafe { self.staged.get_unchecked((self.start + numbers[u]) as usize) }; V]);
+        }
+        let (place, words) = (self.start * size_of::<T>() as u32, self.staged.cast::<u32>());
+        let shift = place % 4;
+        // SAFETY: of the words in which the row lies, by the promise of `of`.
+        let word = |u: usize, next: usize| unsafe { words.get_unchecked((place / 4 + numbers[u]) as usize + next) };
+        let moved: [u32; U] = if shift == 0 {
+            from_fn(|u| word(u, 0))
+        } else {
+            // Of the two across which it lies.
+            from_fn(|u| byte_perm(word(u, 0), word(u, 1), 0x3210 + shift * 0x1111))
+        };
+        from_fn(|u| {
+            let bytes = bytemuck::bytes_of(&moved[u]);
+            from_fn(|k| bytemuck::pod_read_unaligned(&bytes[k * size_of::<T>()..(k + 1) * size_of::<T>()]))
+        })
     }
 }
 
@@ -109,10 +152,16 @@ unsafe fn stage<T: Pod, const N: usize>(x: &[T], start: usize, count: u32, stage
     }
     // Less than a vector on either side.
     let one = |i: u32| {
-        if i >= skipped && i < skipped + count {
+        let is_there = i >= skipped && i < skipped + count;
+        // Zeros beside them, for words are read as a whole.
+        let value = if is_there {
             // SAFETY: one of the elements.
-            unsafe { staged.set_unchecked(i as usize, *x.get_unchecked(start + i as usize - skipped as usize)) };
-        }
+            unsafe { *x.get_unchecked(start + i as usize - skipped as usize) }
+        } else {
+            T::zeroed()
+        };
+        // SAFETY: within the first vector or the last one, for which there is room.
+        unsafe { staged.set_unchecked(i as usize, value) };
     };
     if begin > 0 && t < N as u32 {
         one(t);

@@ -3,7 +3,7 @@
 //! lost yet, the second combines those, and finishes them.
 
 use super::{Moments, Statistic, Variance, variance};
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, Vectors};
 
 /// The sum in `f64`, what a [`Mean`](super::Mean) is before it is divided and rounded.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,8 @@ impl<T: Statistic> ReduceOp<T> for Moments {
     }
 
     #[inline(always)]
-    fn lift_lane<const N: usize>(at: impl Fn(u32) -> [T; N], place: (u32, u32, u32)) -> Moments {
-        Moments::of_lane(at, place)
+    fn lift_lane<const N: usize>(vectors: &impl Vectors<T, N>, place: (u32, u32, u32)) -> Moments {
+        Moments::of_lane(vectors, place)
     }
 
     #[inline(always)]
