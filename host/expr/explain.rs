@@ -216,7 +216,10 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
     };
     let by = match program.reduce.as_ref().map(|reduce| reduce.form) {
         None => format!("{elements} elements"),
-        Some(Form::Columns { .. }) => format!("{rows} rows of {row_len}, side by side"),
+        Some(Form::Columns { is_held, .. }) => {
+            let how = if is_held { ", at once" } else { "" };
+            format!("{rows} rows of {row_len}, side by side{how}")
+        }
         Some(Form::Rows {
             lanes_log2,
             held,

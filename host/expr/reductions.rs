@@ -56,7 +56,7 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
     reductions! {
         /// The sum of all elements. The error of floats is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d`
         /// the number of additions one after another: of `n` elements that lie side by side at most `n / 1024 + 40`, and from
-        /// 2^20 on some 1100; of others at most `n / 8 + 4`.
+        /// 2^20 on some 1100; of others at most `n / 8 + 40`.
         ///
         /// # Examples
         ///

@@ -84,7 +84,7 @@ fn log_sum_exp(x: &ArrayD<f64>, axis: usize) -> (ArrayD<f64>, f64) {
 }
 
 /// Shapes, the axis, and whether its elements lie side by side.
-const SHAPES: [(&[usize], usize); 19] = [
+const SHAPES: [(&[usize], usize); 21] = [
     (&[3, 1], 1),
     (&[3, 2], 1),
     (&[2, 7], 1),
@@ -100,6 +100,8 @@ const SHAPES: [(&[usize], usize); 19] = [
     (&[1, 3], 0),
     (&[7, 3], 0),
     (&[300, 40], 0),
+    (&[4100, 16], 0),
+    (&[2, 1000, 32], 1),
     (&[2, 33, 5], 1),
     (&[2, 100, 17], 1),
     (&[2, 3, 4, 5], 1),

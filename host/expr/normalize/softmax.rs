@@ -17,7 +17,7 @@ use crate::expr::graph::function::{Ternary, Unary};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::{Node, Part, cast, repeated, ternary, unary};
 use crate::expr::operand::Operand;
-use crate::expr::plan::MOST_WORDS;
+use crate::expr::plan::{MOST_WORDS, may_be_held};
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 
@@ -34,8 +34,9 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     ///
     /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` and 16,384 `f64` once, of longer ones what is
     /// behind these three times, where a block has no shared memory for it, as GPUs of data centres from Ampere on have; of more than
-    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Across, `f32` are read by two
-    /// kernels.
+    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Across,
+    /// rows of up to 4096 `f32` or 2048 `f64`, of which 16 or more are neighbours, are read once, by one kernel, too (of fewer than 512 rows up to 1024); others of `f32` by two
+    /// kernels, of `f64` by three.
     ///
     /// # Errors
     ///
@@ -192,11 +193,21 @@ const fn of_elements(ty: ScalarType) -> usize {
 }
 
 /// Whether [`sum_exp`] takes less time than a pass for the largest number and one for the sum, which of `f64` it does not: of rows
-/// of more than `longest` elements, and across, where each pass is a kernel.
+/// of more than `longest` elements, and across, where each pass is a kernel, unless a block has room for the rows.
 fn is_in_one_pass(x: &Number<'_>, axes: &[usize], longest: usize) -> bool {
     let len = count(x, axes);
     let is_across = axes.iter().max().is_some_and(|last| last + 1 < x.shape.len());
     x.ty == ScalarType::F32 && len > 0 && (len > longest || is_across)
+}
+
+/// Whether a kernel that gives elements, too, has the numbers of rows that lie side by side in registers, if it reads nothing else.
+fn is_held_across(x: &Number<'_>, axes: &[usize]) -> bool {
+    let (Some(&first), Some(&last)) = (axes.iter().min(), axes.iter().max()) else {
+        return false;
+    };
+    let (len, neighbours) = (count(x, axes), x.shape[last + 1..].iter().product());
+    let rows = x.shape.iter().product::<usize>() / len.max(1);
+    last - first + 1 == axes.len() && may_be_held(len, rows, neighbours)
 }
 
 /// The largest number, and the sum of the exponentials of `x − max`, without these axes, in one pass.
@@ -210,7 +221,7 @@ fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Proble
 /// `longest` elements are summed.
 pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], longest: usize) -> Result<[Number<'a>; 3], Problem> {
     let below = |largest: &Number<'a>| sub(x, &with_axes(largest, axes));
-    if is_in_one_pass(x, axes, longest) {
+    if is_in_one_pass(x, axes, longest) && !is_held_across(x, axes) {
         let [largest, total] = sum_exp(x, axes)?;
         // ∞ less itself makes the sum NaN.
         let total = add(&total, &sub(&largest, &largest)?)?;

@@ -2,10 +2,11 @@
 //! Which kernels compute an expression.
 //!
 //! Reductions along the same axes of elements of one shape go into one kernel, together with all that they are of, and with
-//! what is made of their results: numbers for each row, and where a row lies along the last axis also elements. What one
-//! kernel cannot do is done by several, innermost reductions first, whose results are then arrays. A reduction of few long
+//! what is made of their results: numbers for each row, and where a row lies along the last axis, or a block has rows that lie
+//! side by side in registers, also elements. What one kernel cannot do is done by several, innermost reductions first, whose results are then arrays. A reduction of few long
 //! rows is done in parts, and the parts' numbers are combined by a second kernel, which also goes on with the result.
 
+mod across;
 pub(in crate::expr) mod common;
 pub(in crate::expr) mod fuse;
 pub(in crate::expr) mod long;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub(in crate::expr) use self::across::may_be_held;
+use self::across::{FEW_COLUMNS, LEAST_COLUMNS, by_columns, held_across, held_once};
 use self::common::with_common_parts;
 use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
@@ -25,7 +28,7 @@ use crate::expr::graph::parts::{Parts, Shape};
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::expr::program::lower::{Lowered, Reducing, lower};
-use crate::expr::program::{Form, GROUP, MOST_WARPS_LOG2, Program, Step, WARP_LOG2, Words};
+use crate::expr::program::{Form, GROUP, Program, Step, Words};
 use crate::expr::ptx;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
@@ -369,12 +372,6 @@ const BLOCKS: usize = 2048;
 const MOST_PARTS: usize = 1 << 15;
 const PART_BYTES: usize = 32 << 10;
 
-/// The warps that share rows side by side, as a power of two, unless arrays are large.
-const COLUMN_LANES_LOG2: u8 = 3;
-
-/// The bytes of a part of rows that lie side by side, of large arrays.
-const LONG_PART_BYTES: usize = if cfg!(test) { 64 } else { 4 * PART_BYTES };
-
 /// The threads of a row in a loop that reads it once, as a power of two.
 const LOOP_LOG2: u8 = 8;
 
@@ -420,9 +417,6 @@ const MANY_ROWS: usize = 128;
 /// The longest rows of which there need not be many for one block each.
 const LONG_ROW: usize = 1 << 16;
 
-/// Rows side by side that are too few for a warp.
-const FEW_COLUMNS: usize = 16;
-
 /// As many parts as there are rows, and all of their elements.
 const ONE_PART: (usize, usize) = (1, ptx::MOST);
 
@@ -436,6 +430,9 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
         let (form, parts) = in_parts(reducing);
         return Some(form).filter(|_| parts.0 == 1);
     }
+    if let Some(form) = held_across(reducing) {
+        return Some(form);
+    }
     let len = reducing.row_len();
     let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
     // Elements are counted in 32 bits: those of more rows are launched in parts of the first axis.
@@ -448,11 +445,17 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
 /// The form in which elements are read once, and the parts of rows: how many, and of how many elements.
 fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let (len, rows) = (reducing.row_len(), reducing.rows());
+    if let Some(form) = held_once(reducing) {
+        return (form, ONE_PART);
+    }
     if reducing.has_neighbours_in_rows(FEW_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
         return by_columns(reducing);
     }
     if let Some(form) = at_once(reducing, LOOP_LOG2) {
         return (form, ONE_PART);
+    }
+    if reducing.has_neighbours_in_rows(LEAST_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
+        return by_columns(reducing);
     }
     if rows < MANY_ROWS && len <= LONG_ROW {
         // A larger block takes less time than a second kernel.
@@ -463,26 +466,6 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
     let most = (bytes / PART_BYTES).clamp(BLOCKS, MOST_PARTS);
     (looped(reducing, LOOP_LOG2), parts(len, most / rows.max(1), least))
-}
-
-/// The form of rows that lie side by side, and their parts: of large arrays by the largest blocks, each of which goes through a
-/// piece that is four times as long as that of a block of 8 warps, so that these leave neither more numbers nor fewer blocks.
-fn by_columns(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
-    let (len, rows) = (reducing.row_len(), reducing.rows());
-    let blocks = rows.div_ceil(GROUP << WARP_LOG2).max(1);
-    let in_flight = most_groups(reducing, MOST_CALLS).min(GROUPS) as u8;
-    let form = |lanes_log2| Form::Columns { in_flight, lanes_log2 };
-    let least = |form: Form| 8 * form.lanes();
-    let (few, many) = (form(COLUMN_LANES_LOG2), form(MOST_WARPS_LOG2));
-    let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
-    let pieces = (bytes / LONG_PART_BYTES).min(MOST_PARTS);
-    // So many warps have shared memory for one number of each element.
-    let is_large =
-        pieces >= BLOCKS && len >= least(many) && reducing.numbers() == 1 && usize::from(in_flight) == GROUPS;
-    match is_large {
-        true => (many, parts(len, pieces / blocks, least(many))),
-        false => (few, parts(len, BLOCKS / blocks, least(few))),
-    }
 }
 
 /// At most `most` parts of a row, of a multiple of `least` elements each.
@@ -515,7 +498,11 @@ fn at_once(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Option<Form> {
         lanes if lanes > half && all <= half * many => half,
         lanes => lanes,
     };
-    let lanes = lanes.min(1 << lanes_log2);
+    let mut lanes = lanes.min(1 << lanes_log2);
+    // Not a quarter of them without a last group, if half as many have room.
+    while lanes > 1 && 3 * lanes * all.div_ceil(lanes) > 4 * all && all.div_ceil(lanes / 2) <= many {
+        lanes /= 2;
+    }
     let groups = all.div_ceil(lanes).max(1);
     let has_room = groups <= many && groups * lanes * GROUP * words <= MOST_WORDS;
     has_room.then_some(Form::Rows {

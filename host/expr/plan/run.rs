@@ -145,12 +145,13 @@ pub(in crate::expr) fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Ele
         strides,
         ..
     } = lowered;
+    let dense = lowered.dense();
     let is_apart = |input: usize, output: usize| inputs[input] != outputs[output].first_address();
     let is_element = |output: usize| program.reduce.as_ref().is_none_or(|reduce| !reduce.is_row[output]);
     let lies_so = |input: usize| {
-        let axes = strides[input].iter().zip(dense(lengths)).zip(lengths);
+        let axes = strides[input].iter().zip(&dense).zip(lengths);
         axes.into_iter()
-            .all(|((stride, dense), &length)| *stride == dense || length == 1)
+            .all(|((stride, dense), &length)| stride == dense || length == 1)
     };
     (0..inputs.len())
         .all(|input| (0..outputs.len()).all(|output| is_apart(input, output) || is_element(output) && lies_so(input)))

@@ -169,6 +169,26 @@ impl Job {
         unsafe { to.copy_from(from, len * bytes) };
     }
 
+    /// Stores elements of a row that lies across, from place `at` on.
+    ///
+    /// # Safety
+    ///
+    /// As [`store`](Self::store).
+    unsafe fn store_across(&self, numbers: &mut [u64], output: usize, (row, at): (usize, usize), len: usize) {
+        let step = usize::from(self.program.outputs[output]);
+        let bytes = self.program.types[step].bytes();
+        let from: *const u8 = self.place(numbers, step).cast_const().cast();
+        let columns = self.lengths[self.lengths.len() - 2];
+        for k in 0..len {
+            let element = (row / columns * self.row_len() + at + k) * columns + row % columns;
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(self.outputs[output] as usize + element * bytes);
+            // As in `store`.
+            cuda_sim::assume_written(Space::Global, to.addr(), bytes);
+            // SAFETY: the output has this element, and the chunk's place as well.
+            unsafe { to.copy_from(from.add(k * bytes), bytes) };
+        }
+    }
+
     /// Combines a part of a row, and computes what is made of that.
     ///
     /// # Safety
@@ -213,7 +233,12 @@ impl Job {
                 }
                 for &output in &elements {
                     // SAFETY: the caller's promise; just computed.
-                    unsafe { self.store(&mut numbers, output, first, len) };
+                    unsafe {
+                        match reduce.form {
+                            Form::Rows { .. } => self.store(&mut numbers, output, first, len),
+                            Form::Columns { .. } => self.store_across(&mut numbers, output, (row, at), len),
+                        }
+                    }
                 }
             }
             for (fold, folding) in folding {

@@ -14,6 +14,7 @@ use crate::expr::compiled::Place;
 use crate::expr::graph::function::bits_of;
 use crate::expr::graph::walk::{FEW, Known};
 use crate::expr::graph::{Array, Kind, Node, Reduction};
+use crate::expr::plan::run::dense;
 use crate::expr::ptx;
 
 /// A program, and the arrays and numbers that it is of.
@@ -38,6 +39,22 @@ pub(in crate::expr) struct Lowered<'a> {
 }
 
 impl Lowered<'_> {
+    /// The strides of what has a number for each element, along the axes, in C order: rows that lie side by side go through their
+    /// axis between the others.
+    pub(in crate::expr) fn dense(&self) -> Vec<isize> {
+        let [len, outer @ .., columns] = &self.lengths[..] else {
+            return dense(&self.lengths);
+        };
+        if !self.program.has_columns() {
+            return dense(&self.lengths);
+        }
+        let in_order = [outer, &[*len, *columns]].concat();
+        let mut strides = dense(&in_order);
+        let of_reduced = strides.remove(outer.len());
+        strides.insert(0, of_reduced);
+        strides
+    }
+
     /// The bytes of the arrays that are read, each element once.
     pub(in crate::expr) fn read(&self) -> usize {
         let inputs = self.program.inputs.iter().zip(&self.strides);
@@ -193,7 +210,25 @@ impl<'s, 'a> Reducing<'s, 'a> {
                 _ => {}
             }
         }
-        across > along && self.rows.lengths[self.rows.lengths.len() - 1] >= least
+        across > along && self.columns() >= least
+    }
+
+    /// The rows that are neighbours along their last axis.
+    pub(in crate::expr) fn columns(&self) -> usize {
+        self.rows.lengths[self.rows.lengths.len() - 1]
+    }
+
+    /// Whether a result with a number for each element has those of a row as far apart as the rows that are neighbours along the last
+    /// axis are many.
+    pub(in crate::expr) fn has_elements_in_order(&self) -> bool {
+        let axes = &self.reduced.members[0];
+        let (Some(&first), Some(&last)) = (axes.first(), axes.last()) else {
+            return false;
+        };
+        // Nothing else lies between these axes, and the rows that are neighbours are all that lies behind.
+        let len = |axes: &[usize]| axes.iter().product::<usize>();
+        let (between, behind) = (&self.steps.shape[first..=last], &self.steps.shape[last + 1..]);
+        len(between) == self.row_len() && len(behind) == self.columns()
     }
 
     /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.

@@ -160,9 +160,15 @@ pub(crate) enum Form {
     /// read in each pass. Without a loop, where that is 0, there are no more, nor fewer if the thread has all that it could; else
     /// `held` is a multiple of it.
     Rows { lanes_log2: u8, held: u8, looped: u8 },
-    /// Rows lie along the first axis, and a warp has rows that are neighbours along the last one. Of `1 << lanes_log2` warps
-    /// each has so many elements of them at a time.
-    Columns { in_flight: u8, lanes_log2: u8 },
+    /// Rows lie along the first axis, and `1 << across_log2` threads, of a warp, a part of one or several, have rows that are
+    /// neighbours along the last one. Of `1 << lanes_log2` threads each has so many elements of them at a time, or, if they are
+    /// held, all of its elements: in registers, so that they are read once.
+    Columns {
+        in_flight: u8,
+        lanes_log2: u8,
+        across_log2: u8,
+        is_held: bool,
+    },
 }
 
 /// The 4-byte words of an element in a thread's registers: see [`Program::words`].
@@ -191,7 +197,13 @@ impl Form {
     pub(crate) fn order(self) -> Vec<usize> {
         let lanes_log2 = match self {
             Self::Rows { lanes_log2, .. } => lanes_log2,
-            Self::Columns { .. } => return (0..self.lanes()).collect(),
+            Self::Columns { across_log2, .. } => {
+                let threads = 1usize << WARP_LOG2.saturating_sub(across_log2);
+                let warps = self.lanes() / threads;
+                return (0..threads)
+                    .flat_map(|t| (0..warps).map(move |w| w * threads + t))
+                    .collect();
+            }
         };
         let threads = 1usize << lanes_log2.min(WARP_LOG2);
         let warps = (1usize << lanes_log2) / threads;
@@ -222,9 +234,17 @@ impl Form {
         }
     }
 
-    /// Whether rows lie side by side, in blocks as large arrays have them: nothing is read twice, by whoever.
+    /// Whether rows lie side by side, in blocks as large arrays have them, which read them in a loop, once.
     pub(crate) fn has_large_columns(self) -> bool {
-        matches!(self, Self::Columns { lanes_log2, .. } if lanes_log2 == MOST_WARPS_LOG2)
+        match self {
+            Self::Columns {
+                lanes_log2,
+                across_log2,
+                is_held: false,
+                ..
+            } => lanes_log2 + across_log2 == MOST_WARPS_LOG2 + WARP_LOG2,
+            _ => false,
+        }
     }
 
     /// Whether rows lie side by side.

@@ -340,9 +340,9 @@ pub(super) fn rows_of_block(form: Form) -> usize {
     }
 }
 
-/// The columns that a block has.
-pub(super) fn columns_of_block(program: &Program) -> usize {
-    (if program.aligned { vector_len(program) } else { 1 }) << WARP_LOG2
+/// The columns that a block has whose rows so many threads have side by side.
+pub(super) fn columns_of_block(program: &Program, across_log2: u8) -> usize {
+    (if program.aligned { vector_len(program) } else { 1 }) << across_log2
 }
 
 /// The block of parameters.
@@ -490,17 +490,22 @@ pub(super) fn block_threads(form: Form) -> u32 {
     match form {
         Form::Rows { lanes_log2, .. } if lanes_log2 > WARP_LOG2 => 1 << lanes_log2,
         Form::Rows { .. } => THREADS,
-        Form::Columns { lanes_log2, .. } => 1 << (lanes_log2 + WARP_LOG2),
+        Form::Columns {
+            lanes_log2,
+            across_log2,
+            ..
+        } => 1 << (lanes_log2 + across_log2),
     }
 }
 
 /// The blocks that a multiprocessor has at a time at least, where each thread has more of a row than it loads in a loop: without
 /// being told, ptxas would take more registers than that leaves.
 pub(super) fn least_blocks(form: Form) -> Option<u32> {
-    match form {
-        Form::Rows { held, .. } if usize::from(held) > GROUPS => Some((1 << MOST_LANES_LOG2) / block_threads(form)),
-        _ => None,
-    }
+    let has_many = match form {
+        Form::Rows { held, .. } => usize::from(held) > GROUPS,
+        Form::Columns { is_held, in_flight, .. } => is_held && usize::from(in_flight) > GROUPS,
+    };
+    has_many.then(|| (1 << MOST_LANES_LOG2) / block_threads(form))
 }
 
 #[cfg(test)]

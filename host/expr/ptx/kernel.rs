@@ -61,17 +61,20 @@ pub(super) struct Newer {
 /// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
 const POLICIES: Least = ((8, 0), (7, 4));
 
+/// Whether nothing that lies in rows is read twice, by whoever: of several inputs one may be the same for all elements of a column.
+fn is_read_once(program: &Program) -> bool {
+    let reduce = program.reduce.as_ref();
+    let in_rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
+    reduce.is_some_and(|reduce| reduce.form.has_large_columns()) && in_rows.count() == 1
+}
+
 impl Newer {
     pub(super) fn of(program: &Program, capability: (u32, u32)) -> Self {
         Self {
             operations: Operation::all(program, capability),
             has_extremes: has_extremes(program, capability),
             has_streams: !program.streamed.is_empty() && capability >= POLICIES.0,
-            once: program
-                .reduce
-                .as_ref()
-                .is_some_and(|reduce| reduce.form.has_large_columns())
-                && capability >= POLICIES.0,
+            once: capability >= POLICIES.0 && is_read_once(program),
             is_stashed: program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed) && capability >= STASH.0,
         }
     }

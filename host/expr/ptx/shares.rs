@@ -94,9 +94,9 @@ impl Shares {
                 let rows: usize = outer.iter().product();
                 (rows, 1, rows.div_ceil(rows_of_block(reduce.form)))
             }
-            Form::Columns { .. } => {
+            Form::Columns { across_log2, .. } => {
                 let rows: usize = outer[1..].iter().product();
-                let groups = last.div_ceil(columns_of_block(program));
+                let groups = last.div_ceil(columns_of_block(program, across_log2));
                 (rows, groups, rows * groups)
             }
         };

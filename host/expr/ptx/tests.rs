@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+mod across;
 mod emulated;
 mod functions;
 mod machine;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows side by side: a warp has neighbouring ones, and the warps of a block share their elements.
+//! Rows side by side: a warp, or each part of one, has neighbouring ones, and the warps of a block and their parts share their
+//! elements.
 
-use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
+use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared, shuffle};
 use crate::expr::program::{Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
 use crate::expr::ptx::order::Axis;
@@ -9,32 +10,34 @@ use crate::expr::ptx::steps::{Row, Span, Values};
 use crate::expr::ptx::writer::{Register, Writer};
 use crate::expr::ptx::{Malformed, vector_len};
 
+/// What a thread knows of its columns.
+pub(super) struct Across {
+    pub thread: Register,
+    /// Its number among those that have the same columns.
+    pub share: Register,
+    /// The first of its columns among those of the block.
+    pub within: Register,
+    /// The number of the rows along the other axes.
+    pub number: Register,
+    pub row: Row,
+    pub span: Span,
+}
+
 impl Folding<'_> {
-    pub(super) fn columns(&self, in_flight: usize, writer: &mut Writer) -> Result<(), Malformed> {
-        let (kernel, program) = (self.kernel, self.kernel.program);
-        let len = if program.aligned { vector_len(program) } else { 1 };
-        let block = kernel.block_number(Axis::X, writer);
-        let thread = writer.new_word("mov.u32", "%tid.x");
-        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
-        let share = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));
-        let (number, group) = kernel.divide(block, kernel.block.groups, writer);
-        let within = writer.new_word("mul.lo.s32", format_args!("{lane}, {len}"));
-        let own = writer.new_word(
-            "mad.lo.s32",
-            format_args!("{group}, {}, {within}", columns_of_block(program)),
-        );
-        let columns = kernel.word(kernel.block.columns, writer);
-        let exists = writer.new_predicate("setp.lt.u32", format_args!("{own}, {columns}"));
-        let column = writer.new_word("selp.b32", format_args!("{own}, 0, {exists}"));
-        let span = Span {
-            column,
-            len,
-            exists: Some(exists),
-        };
-        let row = kernel.row_along(number, 1, writer);
+    pub(super) fn columns(&self, in_flight: usize, across_log2: u8, writer: &mut Writer) -> Result<(), Malformed> {
+        let program = self.kernel.program;
+        let Across {
+            thread,
+            share,
+            within,
+            number,
+            row,
+            span,
+        } = self.across(across_log2, writer);
         let folds = self.folds(0);
         let chains = self.columns_of_thread(&row, span, (share, in_flight), &folds, writer)?;
-        let numbers = self.columns_of_block(&folds, chains, (share, within), writer)?;
+        let chains = self.columns_of_warp(&folds, chains, across_log2, writer)?;
+        let numbers = self.columns_of_block(&folds, chains, (thread, within), across_log2, writer)?;
         let mut values: Values = vec![Vec::new(); program.steps.len()];
         for (&fold, numbers) in folds.iter().zip(&numbers) {
             // Of each number, what the columns have.
@@ -47,6 +50,37 @@ impl Folding<'_> {
         self.store_columns(row, number, span, &mut values, writer)?;
         writer.line("ret");
         Ok(())
+    }
+
+    /// Which columns a thread has, and which share of them.
+    pub(super) fn across(&self, across_log2: u8, writer: &mut Writer) -> Across {
+        let (kernel, program) = (self.kernel, self.kernel.program);
+        let len = if program.aligned { vector_len(program) } else { 1 };
+        let block = kernel.block_number(Axis::X, writer);
+        let thread = writer.new_word("mov.u32", "%tid.x");
+        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << across_log2) - 1));
+        let share = writer.new_word("shr.u32", format_args!("{thread}, {across_log2}"));
+        let (number, group) = kernel.divide(block, kernel.block.groups, writer);
+        let within = writer.new_word("mul.lo.s32", format_args!("{lane}, {len}"));
+        let own = writer.new_word(
+            "mad.lo.s32",
+            format_args!("{group}, {}, {within}", columns_of_block(program, across_log2)),
+        );
+        let columns = kernel.word(kernel.block.columns, writer);
+        let exists = writer.new_predicate("setp.lt.u32", format_args!("{own}, {columns}"));
+        let column = writer.new_word("selp.b32", format_args!("{own}, 0, {exists}"));
+        Across {
+            thread,
+            share,
+            within,
+            number,
+            row: kernel.row_along(number, 1, writer),
+            span: Span {
+                column,
+                len,
+                exists: Some(exists),
+            },
+        }
     }
 
     /// What a thread has of its columns: of each fold, of each column.
@@ -120,7 +154,7 @@ impl Folding<'_> {
     }
 
     /// A row's place along the first axis.
-    fn at(&self, row: &Row, place: Register, writer: &mut Writer) -> Row {
+    pub(super) fn at(&self, row: &Row, place: Register, writer: &mut Writer) -> Row {
         let program = self.kernel.program;
         let wide = writer.new_double("cvt.u64.u32", place);
         let mut inputs = row.inputs.clone();
@@ -140,46 +174,79 @@ impl Folding<'_> {
         }
     }
 
-    /// What the warps have together, in the threads of the first one; others end.
+    /// What the parts of a warp have together, in the threads of the first one.
+    fn columns_of_warp(
+        &self,
+        folds: &[usize],
+        mut chains: Vec<Vec<Numbers>>,
+        across_log2: u8,
+        writer: &mut Writer,
+    ) -> Result<Vec<Vec<Numbers>>, Malformed> {
+        let offsets = (across_log2..WARP_LOG2).rev().map(|log2| 1 << log2);
+        for offset in offsets {
+            for (&fold, columns) in folds.iter().zip(&mut chains) {
+                let fold = &self.kernel.program.folds[fold];
+                for numbers in columns {
+                    let shuffled = numbers
+                        .iter()
+                        .map(|&number| shuffle("down", number, offset, 1 << WARP_LOG2, writer));
+                    let other: Numbers = shuffled.collect();
+                    *numbers = self.combine(fold, numbers, &other, writer)?;
+                }
+            }
+        }
+        Ok(chains)
+    }
+
+    /// What the warps have together, in the threads that store it; others end.
     fn columns_of_block(
         &self,
         folds: &[usize],
         chains: Vec<Vec<Numbers>>,
-        (share, within): (Register, Register),
+        (thread, within): (Register, Register),
+        across_log2: u8,
         writer: &mut Writer,
     ) -> Result<Vec<Vec<Numbers>>, Malformed> {
-        let (width, lanes) = (columns_of_block(self.kernel.program), self.reduce.form.lanes());
+        let width = columns_of_block(self.kernel.program, across_log2);
+        let warps = self.reduce.form.lanes() >> (WARP_LOG2 - across_log2);
+        let warp = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));
+        // Of a warp's parts, which have the same columns, the first one's numbers are all.
+        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
+        let is_first = writer.new_predicate("setp.lt.u32", format_args!("{lane}, {}", 1 << across_log2));
         let base = writer.new_word("mov.u32", SHARED);
         let column = writer.new_word("mad.lo.s32", format_args!("{within}, {NUMBER}, {base}"));
-        let own = writer.new_word("mad.lo.s32", format_args!("{share}, {}, {column}", width * NUMBER));
+        let own = writer.new_word("mad.lo.s32", format_args!("{warp}, {}, {column}", width * NUMBER));
         let mut at = 0;
         for columns in &chains {
             for number in 0..columns[0].len() {
                 for (k, column) in columns.iter().enumerate() {
                     let (bits, offset) = (column[number].bits(), at + k * NUMBER);
-                    writer.line(format_args!("st.shared.b{bits} [{own}+{offset}], {}", column[number]));
+                    writer.line(format_args!(
+                        "@{is_first} st.shared.b{bits} [{own}+{offset}], {}",
+                        column[number]
+                    ));
                 }
-                at += lanes * width * NUMBER;
+                at += warps * width * NUMBER;
             }
         }
         writer.local(format!(".shared .align 8 .b8 {SHARED}[{at}]"));
         writer.line("bar.sync 0");
-        let is_other = writer.new_predicate("setp.ne.u32", format_args!("{share}, 0"));
+        let is_other = writer.new_predicate("setp.ge.u32", format_args!("{thread}, {}", 1 << across_log2));
         writer.line(format_args!("@{is_other} ret"));
         let mut at = 0;
         let mut combined = Vec::with_capacity(folds.len());
         for (&number, columns) in folds.iter().zip(&chains) {
             let fold = &self.kernel.program.folds[number];
-            let of_number = lanes * width * NUMBER;
+            let of_number = warps * width * NUMBER;
             let mut of_columns = Vec::with_capacity(columns.len());
             for (k, numbers) in columns.iter().enumerate() {
-                let load = |lane: usize, writer: &mut Writer| -> Numbers {
-                    let offset = |number: usize| at + number * of_number + (lane * width + k) * NUMBER;
+                let load = |warp: usize, writer: &mut Writer| -> Numbers {
+                    let offset = |number: usize| at + number * of_number + (warp * width + k) * NUMBER;
                     let all = numbers.iter().enumerate();
                     all.map(|(number, register)| load_shared(register.bits(), column, offset(number), writer))
                         .collect()
                 };
-                let mut loaded: Vec<Numbers> = (0..lanes).map(|lane| load(lane, writer)).collect();
+                let mut loaded: Vec<Numbers> = (0..warps).map(|warp| load(warp, writer)).collect();
                 while loaded.len() > 1 {
                     let second = loaded.split_off(loaded.len() / 2);
                     for (a, b) in loaded.iter_mut().zip(second) {
@@ -200,7 +267,7 @@ impl Folding<'_> {
     }
 
     /// Stores the outputs, behind those of the parts before.
-    fn store_columns(
+    pub(super) fn store_columns(
         &self,
         mut row: Row,
         number: Register,

@@ -8,13 +8,18 @@
 //! ([`stash`]). A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
 //! block by way of shared memory. Everybody has the row's numbers then, and computes what they are needed for.
 //!
-//! Where neighbours belong to different rows, a warp has as many rows side by side, and the warps of a block share the elements.
+//! Where neighbours belong to different rows, a warp has as many rows side by side, or, of few, a part of a warp; the warps of a
+//! block, and their parts, share the elements. They go through them in a loop, once, or have them in registers, where all have room
+//! ([`held`]).
 //!
 //! A row that has more than a block's elements can have several parts; then what is stored are the numbers of each part.
 
 mod columns;
+mod held;
 mod rows;
 mod stash;
+
+use std::fmt::Display;
 
 use crate::expr::graph::function::{self, Binary};
 use crate::expr::program::{Combine, Fold, Form, GROUP, Program, Reduce, Step, Value};
@@ -91,7 +96,15 @@ impl<'a> Folding<'a> {
                 held,
                 looped,
             } => self.rows(lanes_log2, (usize::from(held), usize::from(looped)), writer),
-            Form::Columns { in_flight, .. } => self.columns(usize::from(in_flight), writer),
+            Form::Columns {
+                in_flight,
+                across_log2,
+                is_held,
+                ..
+            } => match is_held {
+                true => self.held_columns(usize::from(in_flight), across_log2, writer),
+                false => self.columns(usize::from(in_flight), across_log2, writer),
+            },
         }
     }
 
@@ -238,7 +251,7 @@ fn identity(combine: &Combine, writer: &mut Writer) -> Numbers {
 }
 
 /// A number of another thread among `width` neighbours.
-fn shuffle(which: &str, number: Register, by: u32, width: u32, writer: &mut Writer) -> Register {
+fn shuffle(which: &str, number: Register, by: impl Display, width: u32, writer: &mut Writer) -> Register {
     // The upper bits keep threads among their neighbours.
     let clamp = (32 - width) << 8 | 31;
     let word = |word: Register, writer: &mut Writer| {

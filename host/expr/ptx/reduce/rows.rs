@@ -500,11 +500,11 @@ const FEW_WARPS: usize = 8;
 
 /// Whether threads may exchange numbers, so that each has those of all: those of two sets are the same, bit by bit, in either
 /// order. Those of one number are; of several a zero may have either sign.
-fn is_symmetric(fold: &Fold) -> bool {
+pub(super) fn is_symmetric(fold: &Fold) -> bool {
     fold.combine.types.len() == 1
 }
 
 /// How a thread finds another one's numbers.
-fn way(fold: &Fold) -> &'static str {
+pub(super) fn way(fold: &Fold) -> &'static str {
     if is_symmetric(fold) { "bfly" } else { "down" }
 }

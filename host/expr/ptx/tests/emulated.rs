@@ -404,7 +404,7 @@ fn columns_of_large_arrays() {
     assert!(twice(large_columns) > 10);
     let is_large = |program: &&Program| {
         let form = program.reduce.as_ref().map(|reduce| reduce.form);
-        matches!(form, Some(Form::Columns { lanes_log2: 5, .. }))
+        form.is_some_and(Form::has_large_columns)
     };
     assert_eq!(programs(large_columns).iter().filter(is_large).count(), 9);
 }

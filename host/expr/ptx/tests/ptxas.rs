@@ -8,6 +8,7 @@ use std::process::Command;
 
 use ndarray::{Axis, s};
 
+use super::across::held_across;
 use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax, turned_arrays};
 use super::programs::{Random, samples};
 use super::stashed::rows_in_shared_memory;
@@ -146,6 +147,13 @@ fn ptxas_takes_rows_in_shared_memory() {
         .flat_map(|program| [program.clone(), program.clone()])
         .collect();
     check_library("stashed", &both, 0);
+}
+
+/// Rows side by side in registers, where places of 64 bits beside what is read late are more than a thread of 1024 has registers for.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn ptxas_takes_rows_side_by_side() {
+    check_library("across", &programs(held_across), 64);
 }
 
 /// The kernels of these programs with the library's own functions are sound, and have no more than
