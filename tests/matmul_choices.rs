@@ -6,8 +6,8 @@ use ndarray::{Array2, Ix2};
 use warpsmith::ops::{MatMul, Precision, set_matmul_choices};
 use warpsmith::{Device, DeviceArray, Element, bf16, f16};
 
-/// m, n and k: of the class 5, 6, 6; k divides into eight parts.
-const SHAPE: [usize; 3] = [40, 72, 64];
+/// m, n and k: of the class 5, 6, 6; k divides into two parts of multiples of 8, and has two of Hopper's steps of 16 bits and three of TF32.
+const SHAPE: [usize; 3] = [40, 72, 80];
 
 /// Where entries are for: the device, what is multiplied, and the layout.
 fn key(device: &Device, factors: &str, layout: &str) -> String {
@@ -91,9 +91,9 @@ fn every_choice_is_right() {
     ] {
         check(&hopper, bf16, matmul, &format!("{tile} 1"));
     }
-    for (device, tile) in [(&hopper, "wgmma 64"), (&ampere, "mma 64")] {
+    for (device, tile, parts) in [(&hopper, "wgmma 64", 3), (&ampere, "mma 64", 2)] {
         check(device, f16, matmul, &format!("{tile} 1 transposed"));
-        check(device, ("tf32", small), tf32, &format!("{tile} 8"));
+        check(device, ("tf32", small), tf32, &format!("{tile} {parts}"));
     }
     for tile in ["gemm 32", "gemm 64", "gemm 128", "simt 64", "simt 128", "simt 256"] {
         check(&hopper, ("f32", small), matmul, &format!("{tile} 1"));

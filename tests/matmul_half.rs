@@ -363,6 +363,9 @@ fn lines_of_any_length() {
 #[test]
 fn a_long_k_in_parts() {
     check_orders::<bf16>(1, 1, [3, 8, 4096]);
+    // Sixteen parts of three steps, of which the last has two, and one of those only a few elements; and lines that are copied.
+    check_orders_on::<f16>(vec![hopper_of(8, Checks::ALL)], [1, 1], [3, 8, 2952]);
+    check_orders::<bf16>(1, 1, [3, 8, 2951]);
 }
 
 /// Few rows, which are columns of the transpose on tensor cores.

@@ -13,7 +13,7 @@ pub(super) fn halves(run: &mut Run) {
     if generation == TURING {
         return turing(run);
     }
-    // In two parts the sums are in f32.
+    // In two parts, of a step of Hopper's each, the sums are in f32.
     let (whole, parts): (&[&str], &[&str]) = match generation {
         HOPPER => (
             &["wgmma 64 1", "wgmma 128 1", "wgmma 192 1", "wgmma 256 1"],
@@ -25,9 +25,9 @@ pub(super) fn halves(run: &mut Run) {
         ),
     };
     by_choices::<f16>(run, "half", &["nn", "tt"], whole, matmul);
-    by_choices::<f16>(run, "half", &["nt"], parts, matmul);
+    by_choices_along::<f16>(128, run, "half", &["nt"], parts, matmul);
     by_choices::<bf16>(run, "half", &["nt"], whole, matmul);
-    by_choices::<bf16>(run, "half", &["tn"], parts, matmul);
+    by_choices_along::<bf16>(128, run, "half", &["tn"], parts, matmul);
     by_choices::<f32>(run, "tf32", &["nt", "tn"], whole, tf32);
     if generation == HOPPER {
         // More stages than there are, of what is read by ordinary loads.

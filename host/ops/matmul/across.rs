@@ -15,7 +15,7 @@ use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
 use super::hopper::{self, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::can_be_mapped;
-use super::split::{self, Adding};
+use super::split;
 use super::tensor::{self, Factor, Half, Operand};
 use super::ways::{self, Tile, Way};
 use crate::array_ref::DeviceArrayRef;
@@ -113,7 +113,7 @@ fn tile<T: Half, D>(
             _ => return Ok(None),
         },
     };
-    if split::best_cut(of, Adding::of_halves(finishes), others).is_some() {
+    if split::best_cut_of_halves(of, finishes, multiprocessors).is_some() {
         return Ok(None);
     }
     Ok(tensor::choice::<T, D>(product, stream)?.is_none().then_some(found))

@@ -10,7 +10,7 @@ use ndarray::Dimension;
 
 use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
-use super::split::{Adding, Cut, best_cut};
+use super::split::{Adding, Cut, Lengths, best_cut};
 use super::tensor::{Factor, Operand, Summed};
 use super::{MatMul, has_tensor_cores};
 use crate::array_ref::DeviceArrayRef;
@@ -28,9 +28,9 @@ pub(super) fn mma_shape(of: &GemmShape, since: (u32, u32), stream: &Stream) -> O
     has_tensor_cores(stream, since).then(|| fitting_shape(of)).flatten()
 }
 
-/// The shape, if it has something to sum, and its numbers fit.
+/// The shape, if it has something to sum, and its numbers fit. Parts of k of any length are Hopper's.
 fn fitting_shape(of: &GemmShape) -> Option<MmaShape> {
-    if of.k == 0 {
+    if of.k == 0 || of.whole > 0 {
         return None;
     }
     // The last tile reaches beyond the end, as do the last elements of k that are copied ahead.
@@ -190,7 +190,7 @@ pub(super) fn best_parts(of: &GemmShape, columns: &[usize], stream: &Stream) -> 
         let best = best_columns(shape, 1, columns, multiprocessors);
         cycles(shape, 1, best, multiprocessors)
     };
-    best_cut(of, Adding::ELSEWHERE, cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
+    best_cut(of, (Adding::ELSEWHERE, Lengths::Equal), cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
 }
 
 #[cfg(test)]
@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
         let cut = |of| {
-            split::best_cut(&shape(1, of), Adding::ELSEWHERE, |shape| least_cycles(shape, 2, 108)).map(|how| how.parts)
+            let adding = (Adding::ELSEWHERE, Lengths::Equal);
+            split::best_cut(&shape(1, of), adding, |shape| least_cycles(shape, 2, 108)).map(|how| how.parts)
         };
         assert_eq!([cut([4096; 3]), cut([1024; 3])], [None; 2]);
         assert!(cut([256, 256, 65536]).is_some_and(|parts| parts >= 4));

@@ -8,7 +8,7 @@ use ndarray::Dimension;
 
 use super::gemm::Multiplication;
 use super::hopper::{is_hopper, set_rows, wgmma_shape};
-use super::split::{Adding, Cut, best_cut, cycles};
+use super::split::{Adding, Cut, Lengths, best_cut, cycles};
 use super::tensor::Operand;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
@@ -99,5 +99,6 @@ pub(super) fn best_parts<D: Dimension>(
         widths.iter().map(of_width).min().unwrap_or(0)
     };
     let of = &product.shape;
-    best_cut(of, Adding::AND_FINISHING, cost).filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
+    best_cut(of, (Adding::AND_FINISHING, Lengths::Equal), cost)
+        .filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
 }

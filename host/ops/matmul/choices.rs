@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use kernels_gpu::matmul::gemm::GemmShape;
 
-use super::split::Cut;
+use super::split::{Cut, Lengths};
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -210,7 +210,12 @@ fn entry(line: &str) -> std::result::Result<(Key, Option<String>, Choice), &'sta
     }
     let parts = number(parts)? as usize;
     let on_tensor_cores = matches!(kernel, Kernel::Wgmma | Kernel::Mma);
-    let cut = Cut::new(parts, transposed).filter(|cut| on_tensor_cores || cut.is_none());
+    let lengths = match (kernel, factors) {
+        (Kernel::Wgmma, Factors::Tf32) => Lengths::on_hopper(4),
+        (Kernel::Wgmma, _) => Lengths::on_hopper(2),
+        _ => Lengths::Equal,
+    };
+    let cut = Cut::new(parts, lengths, transposed).filter(|cut| on_tensor_cores || cut.is_none());
     let choice = Choice {
         kernel,
         tile,
@@ -328,7 +333,7 @@ mod tests {
             (choice.tile_of(Kernel::Wgmma), choice.tile_of(Kernel::Mma)),
             (Some(128), None)
         );
-        assert_eq!(Some(choice.cut), Cut::new(4, true));
+        assert_eq!(Some(choice.cut), Cut::new(4, Lengths::on_hopper(2), true));
     }
 
     /// Devices with as many multiprocessors may have other memory.
@@ -367,7 +372,8 @@ mod tests {
             ("9.0 132 f32 nn 12 12 12 wgmma 128 1", "no such type or tile"),
             ("9.0 132 tf32 nn 12 12 12 across 192 1", "no such type or tile"),
             ("9.0 132 half nn 12 12 12 across 192 2", "not cut so"),
-            ("9.0 132 half nn 12 12 12 wgmma 256 3", "not cut so"),
+            ("9.0 132 half nn 12 12 12 wgmma 256 17", "not cut so"),
+            ("9.0 132 half nn 12 12 12 mma 256 3", "not cut so"),
             ("9.0 132 f32 nn 12 12 12 simt 128 2", "not cut so"),
         ] {
             let error = Table::parse(&format!("\n{line}")).unwrap_err();

@@ -435,6 +435,7 @@ pub(super) fn groups_at_once<T: Half + GroupedGemm, O: RowNumber>(
         k: k as u32,
         a_step: 0,
         b_step: (of_b[0] != 0).into(),
+        k_step: 0,
         a_along_m: 0,
         b_along_n: b.along_lines.into(),
         c_transposed: 0,

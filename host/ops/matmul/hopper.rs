@@ -39,13 +39,18 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
     // Of the smallest tiles, either way around.
     let tiles = shape.batch.checked_mul(shape.m.div_ceil(tile_n(32)))?;
     u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
+    let in_parts = shape.whole > 0;
+    if in_parts {
+        coordinates(shape.batch.checked_mul(shape.k)?)?;
+    }
     Some(WgmmaShape {
         batch: coordinates(shape.batch)?,
         m: coordinates(shape.m)?,
         n: coordinates(shape.n)?,
         k: coordinates(shape.k).filter(|&k| k > 0)?,
-        a_step: (shape.a[0] != 0).into(),
-        b_step: (shape.b[0] != 0).into(),
+        a_step: (!in_parts && shape.a[0] != 0).into(),
+        b_step: (!in_parts && shape.b[0] != 0).into(),
+        k_step: if in_parts { coordinates(shape.k)? } else { 0 },
         a_along_m: 0,
         b_along_n: 0,
         c_transposed: 0,

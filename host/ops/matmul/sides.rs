@@ -13,7 +13,7 @@ use kernels_gpu::matmul::wgmma::WgmmaShape;
 use ndarray::Dimension;
 
 use super::gemm::Multiplication;
-use super::split::transposed;
+use super::split::{of_operands, transposed};
 use super::tensor::{Factor, Operand};
 use crate::error::Result;
 use crate::tensor_map::TensorElement;
@@ -33,8 +33,9 @@ impl<'a, T: TensorElement> Sides<'a, T> {
         only_scaled: bool,
     ) -> Result<Self> {
         let of = &product.shape;
-        let a = |any| Operand::new(&product.a, [of.batch, of.m, of.k], of.a, any);
-        let b = |any| Operand::new(&product.b, [of.batch, of.n, of.k], of.b, any);
+        let [batch, k] = of_operands(of);
+        let a = |any| Operand::new(&product.a, [batch, of.m, k], of.a, any);
+        let b = |any| Operand::new(&product.b, [batch, of.n, k], of.b, any);
         let as_they_are = |a, b| Self {
             a,
             b,

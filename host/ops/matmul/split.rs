@@ -38,59 +38,95 @@ pub(super) fn step_cycles(columns: usize, element: usize) -> usize {
 /// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
 pub(super) const HALF_STEP_CYCLES: usize = 400;
 
-/// Bytes that the device's memory moves in a cycle.
-const BYTES_A_CYCLE: usize = 2280;
-
-/// Bytes that are moved to write a sum of a part, and to read it as a column of a transposed product: a sector of the cache.
-const BYTES_ACROSS: usize = 4 + 32;
-
-/// What there is to be done behind the products of parts, in the measure of the steps along k.
+/// What there is to be done behind the products of parts, in the measure of what these cost: cycles, but of numbers of 16 bits on Hopper
+/// whose sums are only added up, of which it is nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Adding {
-    /// Cycles for the launch.
+    /// For the launch.
     launch: usize,
-    /// Bytes that are moved for each sum of a part.
-    bytes: usize,
+    /// For a million sums of parts.
+    sums: usize,
+    /// For a million results.
+    results: usize,
+    /// Whether numbers of parts that are no powers of two were measured.
+    any_number: bool,
     /// Whether the transpose may be computed.
     may_be_transposed: bool,
 }
 
 impl Adding {
-    /// Of numbers of 16 bits on Hopper, whose sums are only added up: [`HALF_STEP_CYCLES`] are twice what a step takes where k is long, and
-    /// so are these.
+    /// For a million sums that are written, and read as columns of a transposed product, each a sector of the cache.
+    const ACROSS: usize = 15_800;
+
+    /// Of numbers of 16 bits on Hopper, whose sums are only added up, as [`nanoseconds`].
     pub(super) const OF_HALVES: Self = Self {
-        launch: 8000,
-        bytes: 16,
+        launch: 1980,
+        sums: 1640,
+        results: 2450,
+        any_number: true,
         may_be_transposed: false,
     };
 
     /// Of those that are finished, too, and of numbers of 8 bits.
     pub(super) const AND_FINISHING: Self = Self {
-        launch: 13000,
-        bytes: 8,
+        launch: 13_000,
+        sums: 3500,
+        results: 0,
+        any_number: false,
         may_be_transposed: false,
     };
 
     /// Of TF32, and on other devices.
     pub(super) const ELSEWHERE: Self = Self {
         launch: 9000,
-        bytes: 8,
         may_be_transposed: true,
+        ..Self::AND_FINISHING
     };
 
-    /// Of numbers of 16 bits on Hopper.
-    pub(super) const fn of_halves(finishes: bool) -> Self {
-        match finishes {
-            false => Self::OF_HALVES,
-            true => Self::AND_FINISHING,
-        }
+    /// The cost for the parts of that shape.
+    fn cost(&self, shape: &GemmShape, how: Cut) -> usize {
+        let results = shape.m.saturating_mul(shape.n);
+        let a_million = if how.transposed { Self::ACROSS } else { self.sums };
+        let of_each = how.parts.saturating_mul(a_million).saturating_add(self.results);
+        self.launch + results.saturating_mul(of_each) / 1_000_000
     }
+}
 
-    /// Cycles for the parts of that shape.
-    fn cycles(&self, shape: &GemmShape, how: Cut) -> usize {
-        let bytes = if how.transposed { BYTES_ACROSS } else { self.bytes };
-        let sums = how.parts.saturating_mul(shape.m).saturating_mul(shape.n);
-        self.launch + sums.saturating_mul(bytes) / BYTES_A_CYCLE
+/// Nanoseconds for a batch of products of numbers of 16 bits by tiles of the best size, as measured on an H200: of a long k, of which a step
+/// takes less than those of a short one, with what is ahead of the first and behind the last.
+fn nanoseconds(shape: &GemmShape, multiprocessors: usize) -> usize {
+    const SIZES: [([usize; 2], usize); 5] = [
+        ([HALF_TILE_M, 64], 139),
+        ([TILE_M, 64], 168),
+        ([TILE_M, 128], 284),
+        ([TILE_M, 192], 421),
+        ([TILE_M, 256], 555),
+    ];
+    const ENDS: usize = 780;
+    const OF_TURN: usize = 990;
+    let steps = shape.k.div_ceil(tile_k(2));
+    let of = |([rows, columns], step): ([usize; 2], usize)| {
+        let tiles = shape.batch.saturating_mul(shape.m.div_ceil(rows));
+        let turns = tiles
+            .saturating_mul(shape.n.div_ceil(columns))
+            .div_ceil(multiprocessors);
+        let is_short = rows == TILE_M && shape.m <= HALF_TILE_M;
+        let step = if is_short { step * 3 / 2 } else { step };
+        ENDS + turns.saturating_mul(OF_TURN + steps.saturating_mul(step))
+    };
+    SIZES.into_iter().map(of).min().unwrap_or(0)
+}
+
+/// How a product of numbers of 16 bits is cut on Hopper, whose sums may be finished behind, if that pays.
+pub(super) fn best_cut_of_halves(shape: &GemmShape, finishes: bool, multiprocessors: usize) -> Option<Cut> {
+    let lengths = Lengths::on_hopper(2);
+    match finishes {
+        false => best_cut(shape, (Adding::OF_HALVES, lengths), |shape| {
+            nanoseconds(shape, multiprocessors)
+        }),
+        true => best_cut(shape, (Adding::AND_FINISHING, lengths), |shape| {
+            least_cycles(shape, 2, multiprocessors)
+        }),
     }
 }
 
@@ -127,15 +163,43 @@ pub(super) fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: u
     of.into_iter().min().unwrap_or(0)
 }
 
-/// The product with k cut into so many parts: a batch.
-fn cut(shape: &GemmShape, parts: usize) -> GemmShape {
-    let k = shape.k / parts;
-    GemmShape {
-        batch: parts,
-        k,
-        a: [k * shape.a[2], shape.a[1], shape.a[2]],
-        b: [k * shape.b[2], shape.b[1], shape.b[2]],
-        ..*shape
+/// How long parts of k are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lengths {
+    /// Each has as many elements, from multiples of 16 bytes on: a batch of a power of two.
+    Equal,
+    /// Each has as many steps of so many elements, but the last, which has what is left: any number of parts, of any k.
+    Steps(usize),
+}
+
+impl Lengths {
+    /// Those of parts on Hopper's tensor cores, of elements of so many bytes.
+    pub(super) const fn on_hopper(element: usize) -> Self {
+        Self::Steps(tile_k(element))
+    }
+
+    /// The product with k cut into so many parts: a batch.
+    fn cut(self, shape: &GemmShape, parts: usize) -> GemmShape {
+        let (k, whole) = match self {
+            Self::Steps(step) if parts > 1 => (shape.k.div_ceil(step).div_ceil(parts) * step, shape.k),
+            _ => (shape.k / parts, 0),
+        };
+        GemmShape {
+            batch: parts,
+            k,
+            a: [k * shape.a[2], shape.a[1], shape.a[2]],
+            b: [k * shape.b[2], shape.b[1], shape.b[2]],
+            whole,
+            ..*shape
+        }
+    }
+}
+
+/// Products in the operands of such a batch, and their k: those of the one product that it is parts of, or of each.
+pub(super) fn of_operands(shape: &GemmShape) -> [usize; 2] {
+    match shape.whole {
+        0 => [shape.batch, shape.k],
+        whole => [1, whole],
     }
 }
 
@@ -156,14 +220,21 @@ pub(super) fn transposed(shape: &GemmShape) -> GemmShape {
 pub(super) struct Cut {
     /// Into how many parts k is cut.
     pub(super) parts: usize,
+    /// How long they are.
+    pub(super) lengths: Lengths,
     /// Whether the transpose is computed.
     pub(super) transposed: bool,
 }
 
 impl Cut {
     /// That into so many parts, if there is one.
-    pub(super) fn new(parts: usize, transposed: bool) -> Option<Self> {
-        (parts.is_power_of_two() && parts <= MAX_PARTS).then_some(Self { parts, transposed })
+    pub(super) fn new(parts: usize, lengths: Lengths, transposed: bool) -> Option<Self> {
+        let can_be = parts.is_power_of_two() || (parts > 0 && lengths != Lengths::Equal);
+        (can_be && parts <= MAX_PARTS).then_some(Self {
+            parts,
+            lengths,
+            transposed,
+        })
     }
 
     /// Whether nothing is cut or transposed.
@@ -171,9 +242,13 @@ impl Cut {
         self.parts == 1 && !self.transposed
     }
 
-    /// Whether the product can be cut so: a part begins at a multiple of 16 bytes, and few rows alone are read across.
+    /// Whether the product can be cut so: a part begins at a multiple of 16 bytes, none is empty, and few rows alone are read across.
     pub(super) fn fits(self, shape: &GemmShape) -> bool {
-        shape.batch == 1 && shape.k.is_multiple_of(8 * self.parts) && (!self.transposed || shape.m <= FEW_ROWS)
+        let are_there = match self.lengths {
+            Lengths::Equal => shape.k.is_multiple_of(8 * self.parts),
+            Lengths::Steps(_) => self.parts == 1 || (self.parts - 1) * self.of(shape).k < shape.k,
+        };
+        shape.batch == 1 && are_there && (!self.transposed || shape.m <= FEW_ROWS)
     }
 
     /// The product cut so: a batch of parts, of operands that lie where they did.
@@ -182,9 +257,8 @@ impl Cut {
         product: &'a Multiplication<'_, T, D>,
     ) -> Multiplication<'a, T, Ix3> {
         let shape = self.of(&product.shape);
-        let GemmShape {
-            batch, m, n, k, a, b, ..
-        } = shape;
+        let GemmShape { m, n, a, b, .. } = shape;
+        let [batch, k] = of_operands(&shape);
         let (left, right) = match self.transposed {
             true => (&product.b, &product.a),
             false => (&product.a, &product.b),
@@ -200,20 +274,25 @@ impl Cut {
     /// The shape of that batch.
     pub(super) fn of(self, shape: &GemmShape) -> GemmShape {
         match self.transposed {
-            true => cut(&transposed(shape), self.parts),
-            false => cut(shape, self.parts),
+            true => self.lengths.cut(&transposed(shape), self.parts),
+            false => self.lengths.cut(shape, self.parts),
         }
     }
 }
 
 /// How the product is cut, if that pays by the cycles that products take, and maybe computed as its transpose. Of numbers of 16 and 8
 /// bits on Hopper it is not: tiles of 64 rows read the lines that there are.
-pub(super) fn best_cut(shape: &GemmShape, adding: Adding, cycles: impl Fn(&GemmShape) -> usize) -> Option<Cut> {
+pub(super) fn best_cut(
+    shape: &GemmShape,
+    (adding, lengths): (Adding, Lengths),
+    cycles: impl Fn(&GemmShape) -> usize,
+) -> Option<Cut> {
     let whole = cycles(shape);
-    let cost = |how: Cut| cycles(&how.of(shape)) + adding.cycles(shape, how);
-    let parts = (0..).map(|power| 1 << power).take_while(|&parts| parts <= MAX_PARTS);
-    let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
-    ways.filter(|how| !how.is_none() && how.fits(shape) && (adding.may_be_transposed || !how.transposed))
+    let cost = |how: Cut| cycles(&how.of(shape)) + adding.cost(shape, how);
+    let parts = (1..=MAX_PARTS).filter(|parts| adding.any_number || parts.is_power_of_two());
+    let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut::new(parts, lengths, transposed)));
+    ways.flatten()
+        .filter(|how| !how.is_none() && how.fits(shape) && (adding.may_be_transposed || !how.transposed))
         .min_by_key(|&how| cost(how))
         .filter(|&how| cost(how) < whole)
 }
@@ -253,11 +332,14 @@ pub(super) fn how<T: Factor>(
         Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
         None => {
             let element = size_of::<T::Element>();
-            let adding = match cores {
-                TensorCores::Hopper(_) if element <= 2 => Adding::of_halves(finishes),
-                _ => Adding::ELSEWHERE,
+            let lengths = match cores {
+                TensorCores::Hopper(_) if element == 2 => {
+                    return best_cut_of_halves(shape, finishes, multiprocessors);
+                }
+                TensorCores::Hopper(_) => Lengths::on_hopper(element),
+                TensorCores::Ampere(_) => Lengths::Equal,
             };
-            best_cut(shape, adding, |shape| {
+            best_cut(shape, (Adding::ELSEWHERE, lengths), |shape| {
                 cores.least_cycles(shape, element, multiprocessors)
             })
         }
@@ -310,9 +392,7 @@ pub(super) mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let parts = |m, n, k| {
-            best_cut(&shape(m, n, k), Adding::OF_HALVES, |shape| least_cycles(shape, 2, 132)).map(|how| how.parts)
-        };
+        let parts = |m, n, k| best_cut_of_halves(&shape(m, n, k), false, 132).map(|how| how.parts);
         assert_eq!(
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
@@ -343,8 +423,8 @@ pub(super) mod tests {
     #[test]
     fn few_rows_are_columns_of_the_transpose() {
         let is_transposed = |m, n, k| {
-            best_cut(&shape(m, n, k), Adding::ELSEWHERE, |shape| least_cycles(shape, 4, 132))
-                .is_some_and(|how| how.transposed)
+            let adding = (Adding::ELSEWHERE, Lengths::on_hopper(4));
+            best_cut(&shape(m, n, k), adding, |shape| least_cycles(shape, 4, 132)).is_some_and(|how| how.transposed)
         };
         assert!(
             [2, 16, 64]

@@ -266,6 +266,9 @@ pub struct WgmmaShape {
     pub a_step: u32,
     /// The same of `B`.
     pub b_step: u32,
+    /// From product to product along k in both maps, where the products are parts of one: a multiple of [`tile_k`], of which the last part
+    /// may lack some. Otherwise 0.
+    pub k_step: u32,
     /// Whether the map of `A` has its rows last (0: its columns).
     pub a_along_m: u32,
     /// Whether the map of `B` has its columns last (0: its rows).
@@ -297,6 +300,12 @@ impl WgmmaShape {
         threads(registers) - if self.leaves_one_out(registers) { 128 } else { 0 }
     }
 
+    /// The shape of a launch of whole products, as a constant.
+    #[inline(always)]
+    fn without_parts(self) -> Self {
+        Self { k_step: 0, ..self }
+    }
+
     /// The shape of a launch by a kernel that takes no clusters, so that it has no instructions for them.
     #[inline(always)]
     fn without_clusters(self) -> Self {
@@ -317,8 +326,8 @@ impl WgmmaShape {
     #[inline(always)]
     pub fn across(self, registers: usize) -> Self {
         match across::may_have_half_rows(registers) {
-            true => self.of_rows(tile_m(registers)),
-            false => self,
+            true => self.without_parts().of_rows(tile_m(registers)),
+            false => self.without_parts(),
         }
     }
 
@@ -327,7 +336,7 @@ impl WgmmaShape {
     pub fn in_fours(self) -> Self {
         Self {
             cluster: 2,
-            ..self.of_rows(HALF_TILE_M)
+            ..self.without_parts().of_rows(HALF_TILE_M)
         }
     }
 

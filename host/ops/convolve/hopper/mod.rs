@@ -115,6 +115,7 @@ fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
         k: k?,
         a_step: 0,
         b_step: 0,
+        k_step: 0,
         a_along_m: 0,
         b_along_n: 0,
         c_transposed: 0,

@@ -113,7 +113,7 @@ pub unsafe fn gemm_fp8<T: MultiplyBy<U>, U: Operand, C: Output, const R: usize>(
         addend: RingAddend::default(),
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
-    let block = unsafe { Block::<u8, C, R>::new(a, b, c, shape) };
+    let block = unsafe { Block::<u8, C, R>::new(a, b, c, shape.without_parts()) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         block.produce(warp, None);

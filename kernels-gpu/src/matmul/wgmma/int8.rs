@@ -29,7 +29,7 @@ pub unsafe fn gemm_int8<const R: usize>(
     [i32; R]: IntegerRegisters,
 {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<u8, i32, R>::new(a, b, c, shape) };
+    let block = unsafe { Block::<u8, i32, R>::new(a, b, c, shape.without_parts()) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         block.produce(warp, None);

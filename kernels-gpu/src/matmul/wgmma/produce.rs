@@ -119,8 +119,9 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         place: &mut Place<R>,
         addend: Option<Addend<'_, C>>,
     ) {
-        let mut k = 0;
-        while k < self.shape.k {
+        let mut k = tile.product * self.shape.k_step;
+        let end = k + self.shape.k;
+        while k < end {
             self.await_free(*place);
             self.fill::<OF_A, OF_B>(place.stage, tile, k);
             *place = place.next();
