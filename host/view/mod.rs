@@ -179,7 +179,7 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) unless `axes` names each axis once.
-    #[doc(alias = "moveaxis")]
+    #[doc(alias("moveaxis", "movedim", "permute_dims"))]
     pub fn permuted_axes(self, axes: impl IntoDimension<Dim = D>) -> Result<Self> {
         self.with_axes("permuted_axes", axes.into_dimension())
     }

@@ -302,6 +302,7 @@ impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("inner", "vdot"))]
     pub fn dot(&self, y: &DeviceArrayRef<T, Ix1>) -> Result<T> {
         let x = self;
         x.fits("dot", y)?;
