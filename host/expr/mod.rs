@@ -177,6 +177,7 @@ pub(crate) use kernel::Kernels;
 #[doc(hidden)]
 pub use kernel::reading::Reading;
 pub use map2::map2;
+pub use normalize::Label;
 pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};

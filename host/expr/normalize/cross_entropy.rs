@@ -19,11 +19,25 @@ use crate::expr::graph::function::{Binary, Ternary, Unary};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
 use crate::expr::graph::{Elements, Node, Part, binary, cast, ternary, unary, with_type};
-use crate::expr::operand::Operand;
+use crate::expr::operand::{IntoExpr, Operand};
 use crate::expr::plan::run::uninit_shape;
 use crate::expr::reductions::with_axes;
 use crate::expr::value::Value;
 use crate::stream::Stream;
+
+/// The types of labels: `i32`, `i64`, `u8`, `u16`, `u32` and `u64`.
+#[diagnostic::on_unimplemented(
+    message = "numbers of type `{Self}` cannot be labels",
+    note = "wanted: `i32`, `i64`, `u8`, `u16`, `u32` or `u64`"
+)]
+pub trait Label: Value {}
+
+impl Label for i32 {}
+impl Label for i64 {}
+impl Label for u8 {}
+impl Label for u16 {}
+impl Label for u32 {}
+impl Label for u64 {}
 
 /// A loss, and the gradient by the logits.
 type LossAndGradient<T, D> = (DeviceArray<T, Ix0>, DeviceArray<T, D>);
@@ -34,7 +48,7 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     /// `−ln softmax(x)[label]` over all rows along the axis whose label is a class.
     ///
     /// Rows whose label is negative, or not below the number of classes, are left out of sum and count, as those of PyTorch's
-    /// `ignore_index`; of no rows it is NaN. Labels are `i32`, `i64`, `u8`, `u16` or `u32`.
+    /// `ignore_index`; of no rows it is NaN. Labels are of any type of integers.
     ///
     /// # Errors
     ///
@@ -63,9 +77,9 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     pub fn cross_entropy(
         &self,
         axis: Axis,
-        labels: impl Operand<'a, i64, Together = i64, Dim = D::Smaller>,
+        labels: impl IntoExpr<'a, Value: Label, Dim = D::Smaller>,
     ) -> Expr<'a, T, Ix0> {
-        let labels = labels.operand().0;
+        let labels = labels.hidden().0;
         let loss = |x: Number<'a>| cross_entropy(&x, axis.0, &labels?);
         Expr::of(self.part.clone().and_then(loss))
     }
@@ -80,10 +94,10 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     pub fn cross_entropy_backward(
         &self,
         axis: Axis,
-        labels: impl Operand<'a, i64, Together = i64, Dim = D::Smaller>,
+        labels: impl IntoExpr<'a, Value: Label, Dim = D::Smaller>,
         gradient: impl Operand<'a, T, Dim = Ix0>,
     ) -> Self {
-        let (labels, gradient) = (labels.operand().0, gradient.operand().0);
+        let (labels, gradient) = (labels.hidden().0, gradient.operand().0);
         let gradient = |x: Number<'a>| cross_entropy_backward(&x, axis.0, &labels?, &gradient?);
         Self::of(self.part.clone().and_then(gradient))
     }
@@ -122,11 +136,11 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     pub fn cross_entropy_with_gradient(
         &self,
         axis: Axis,
-        labels: impl Operand<'a, i64, Together = i64, Dim = D::Smaller>,
+        labels: impl IntoExpr<'a, Value: Label, Dim = D::Smaller>,
         gradient: impl Operand<'a, T, Dim = Ix0>,
     ) -> OnDevice<LossAndGradient<T::Element, D>> {
         let x = self.part.clone()?;
-        let (labels, gradient) = (labels.operand().0?, gradient.operand().0?);
+        let (labels, gradient) = (labels.hidden().0?, gradient.operand().0?);
         let labels = Labels::new("cross_entropy_with_gradient", &x, axis.0, &labels)?;
         let ty = wide_type(&[&x, &gradient]);
         let wide = cast(Arc::clone(&x), ty)?;
@@ -180,7 +194,10 @@ impl<'a> Labels<'a> {
             });
         }
         // A negative one is a large one.
-        let labels = with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64);
+        let labels = match labels.ty {
+            ScalarType::U64 => Arc::clone(labels),
+            _ => with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64),
+        };
         let classes = Node::scalar(ScalarType::U64, classes as u64);
         let along = insert_axis(&labels, axis);
         Ok(Self {

@@ -8,6 +8,7 @@ mod cross_entropy;
 mod norms;
 mod softmax;
 
+pub use cross_entropy::Label;
 pub(super) use softmax::{log_softmax, log_sum_exp, softmax};
 
 use std::sync::Arc;
