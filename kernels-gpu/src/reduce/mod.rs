@@ -43,8 +43,9 @@ pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
 ///
 /// `plan` is [`RowPlan::new`] for as many rows as `out` has elements. Beside the output the kernel wants
 /// [`RowPlan::partials`] values to keep, and [`RowPlan::counters`] counters, which are 0, and are 0 again when it has
-/// ended. The launch has [`RowPlan::blocks`] blocks of [`THREADS`] threads. Where the arrays do not fit the plan,
-/// nothing is promised of the output.
+/// ended. The launch has [`RowPlan::blocks`] blocks of [`THREADS`] threads, and [`RowPlan::shared_bytes`] of dynamic shared
+/// memory; with less, rows that go by way of it are not written. Where the arrays do not fit the plan, nothing is promised of the
+/// output.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
