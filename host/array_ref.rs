@@ -169,23 +169,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
     }
 
-    /// The bytes of elements in C order, as words in C order in another shape.
-    ///
-    /// # Panics
-    ///
-    /// If they do not lie so, or do not begin and end with whole words of their memory.
-    pub(crate) fn in_words<W: Element, E: Dimension>(&self, dim: E) -> Held<W, E> {
-        let (bytes, word) = (self.bytes(), size_of::<W>());
-        assert!(self.is_standard_layout() && bytes.start.is_multiple_of(word) && bytes.len() == dim.size() * word);
-        DeviceArrayRef {
-            buffer: Arc::clone(&self.buffer),
-            stream: self.stream.clone(),
-            layout: Layout::standard_within(self.buffer.bytes() / word, bytes.start / word, dim),
-            _element: PhantomData,
-            _size: [],
-        }
-    }
-
     /// An error if `other`, an operand of `operation`, has another shape or is on another device.
     pub(crate) fn fits<U: Element>(&self, operation: &'static str, other: &DeviceArrayRef<U, D>) -> Result<()> {
         if self.shape() == other.shape() {

@@ -87,6 +87,9 @@ fn parts_are_replaced() {
     let many: Vec<usize> = (0..3000).map(|i| i * i % 1700).collect();
     assigned(&[1700, 2], Axis(0), &many, |i| bf16::from_bits(i as u16 & 0x7eff));
     assigned(&[2, 1700], Axis(1), &many, |i| i as i32);
+    // Few of many parts, and so many indices on the host, distinct ones, that nobody looks whether they are.
+    assigned(&[2, 900, 3], Axis(1), &[899, 5, 899, 0, 5], |i| i as u16);
+    assigned(&[300, 5], Axis(0), &Vec::from_iter((0..300).rev()), |i| i as f64);
     assigned(&[0, 4], Axis(1), &[3, 3], |i| i as u16);
     assigned(&[4, 0], Axis(0), &[3, 3], |i| i as f32);
     assigned(&[0, 4], Axis(0), &[], |i| i as f32);
@@ -125,6 +128,16 @@ fn values_are_repeated() -> warpsmith::Result<()> {
     x.assign_at(Axis(1), &Array1::from(vec![0i64]), &upload(&arr0(7)))?;
     x.slice_mut(s![..;2, ..])?.fill_at(Axis(1), &vec![2u32, 2], -1)?;
     assert_eq!(x.to_ndarray()?, array![[7, 0, -1], [7, 2, 3], [7, 0, -1], [7, 2, 3]]);
+    // Parts that lie otherwise, and one for all.
+    let mut turned = upload(&Array2::<u8>::zeros((3, 40)));
+    turned.assign_at(Axis(1), &[39, 1, 39], &upload(&array![[1u8, 2, 3]]).t())?;
+    turned.assign_at(Axis(0), &[1], &upload(&arr0(9u8)))?;
+    let wanted = Array2::from_shape_fn((3, 40), |(i, j)| match (i, j) {
+        (1, _) => 9,
+        (_, 1 | 39) => i as u8 + 1,
+        _ => 0,
+    });
+    assert_eq!(turned.to_ndarray()?, wanted);
     x.fill_at(Axis(0), &[0usize; 0], 5)?;
     x.fill_at(Axis(0), &[2usize], 5)?;
     assert_eq!(x.to_ndarray()?, array![[7, 0, -1], [7, 2, 3], [5, 5, 5], [7, 2, 3]]);

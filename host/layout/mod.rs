@@ -39,17 +39,6 @@ impl<D: Dimension> Layout<D> {
         layout
     }
 
-    /// In a memory of `len` elements, in C order from element `offset` on.
-    ///
-    /// # Panics
-    ///
-    /// If an element is outside of the memory.
-    pub(crate) fn standard_within(len: usize, offset: usize, dim: D) -> Self {
-        let layout = Self::place(offset, dim);
-        assert!(layout.extent().end <= len, "elements outside of their memory");
-        layout
-    }
-
     /// In C order from element `offset` on.
     fn place(offset: usize, dim: D) -> Self {
         let mut strides = dim.clone();

@@ -136,14 +136,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
     }
 
-    /// Their bytes as words: see [`in_words`](Self::in_words).
-    pub(crate) fn words<W: Element, E: Dimension>(&self, dim: E) -> DeviceView<'_, W, E> {
-        DeviceView {
-            elements: self.in_words(dim),
-            _borrow: PhantomData,
-        }
-    }
-
     /// The elements as one axis, in the order of the memory, if they lie in it without gap or repetition.
     pub(crate) fn in_memory_order(&self) -> Option<DeviceView<'_, T, ndarray::Ix1>> {
         Some(self.with(self.layout.in_memory_order()?))

@@ -103,14 +103,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         mutable(self, self.layout.clone())
     }
 
-    /// Their bytes as words: see [`in_words`](Self::in_words).
-    pub(crate) fn words_mut<W: Element, E: Dimension>(&mut self, dim: E) -> DeviceViewMut<'_, W, E> {
-        DeviceViewMut {
-            elements: self.in_words(dim),
-            _borrow: PhantomData,
-        }
-    }
-
     /// The elements whose indices are the same along all axes, as [`diag`](Self::diag).
     pub fn diag_mut(&mut self) -> DeviceViewMut<'_, T, Ix1> {
         mutable(self, self.layout.diagonal())

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements that indices name: gathered along an axis, added to along an axis, and the indices of those that a mask has.
+//! Elements that indices name: gathered, added to and replaced along an axis, and the indices of those that a mask has.
 //!
 //! An array is seen as (outer, n, inner), of which the middle axis is indexed; the elements of the inner axes lie side by
 //! side, and [`take()`] moves them in words as wide as they and their addresses allow. Neighbouring threads treat
-//! neighbouring words of the output (of [`scatter_add()`], the values), so that on that side whole lines are accessed,
-//! and on the other as much as the inner axes have. An index that the axis does not have is a panic of the kernel, as
+//! neighbouring words of the output (of [`scatter_add()`] and [`put()`], the values), so that on that side whole lines are
+//! accessed, and on the other as much as the inner axes have. An index that the axis does not have is a panic of the kernel, as
 //! that of a slice. [`in_order`] adds in the order of the indices.
+//!
+//! Of an index that occurs more than once [`put()`] writes the last part, in whatever order threads come: [`find_last()`] finds
+//! ahead of it, by an atomic maximum for each part of the array, which that is, and all others write nothing.
 
 use cuda_std::prelude::*;
 
@@ -44,7 +47,17 @@ fn numbers() -> [u64; ITEMS] {
     cuda_std::array::from_fn(|k| first.wrapping_add((k * THREADS) as u64))
 }
 
-/// Where the indexed array of `len` words, which has `n` parts of `inner` words along the axis, has word `number` of the
+/// What a word of the array that has a part for each index belongs to.
+struct Named {
+    /// Which of the indices.
+    which: usize,
+    /// The index.
+    index: usize,
+    /// The word's place in the indexed array.
+    at: usize,
+}
+
+/// What the indexed array of `len` words, which has `n` parts of `inner` words along the axis, has for word `number` of the
 /// other one, which has a part for each of the indices, at least one.
 ///
 /// # Panics
@@ -52,18 +65,22 @@ fn numbers() -> [u64; ITEMS] {
 /// If the index is not less than `n`, or the place not less than `len`: the only panic of these kernels, without the code
 /// that would put numbers into a message.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn place(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> usize {
+fn named(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> Named {
     let (part, word) = div_rem(number, inner as u64);
     let (outer, which) = div_rem(part, indices.len() as u64);
     // SAFETY: a remainder is less than the divisor, and a single element is always aligned.
     let [index] = unsafe { indices.load_vec_unchecked(which as usize) };
     let part = outer.wrapping_mul(n as u64).wrapping_add(index);
-    let place = part.wrapping_mul(inner as u64).wrapping_add(word);
+    let at = part.wrapping_mul(inner as u64).wrapping_add(word);
     assert!(
-        index < n as u64 && place < len as u64,
+        index < n as u64 && at < len as u64,
         "an index is out of bounds of its axis"
     );
-    place as usize
+    Named {
+        which: which as usize,
+        index: index as usize,
+        at: at as usize,
+    }
 }
 
 /// `out[o, j, i] = x[o, indices[j], i]`, for (outer, n, inner) words; a block of [`THREADS`] threads for each [`TILE`] words
@@ -82,9 +99,9 @@ pub fn take<T: Cell>(x: &[T], indices: &[u64], n: usize, inner: usize, out: Slic
         if numbers[k] >= len {
             return T::zeroed();
         }
-        let place = place(numbers[k], indices, n, inner, x.len());
-        // SAFETY: in bounds, as `place` says; a single element is always aligned.
-        let [word] = unsafe { x.load_vec_unchecked(place) };
+        let named = named(numbers[k], indices, n, inner, x.len());
+        // SAFETY: in bounds, as `named` says; a single element is always aligned.
+        let [word] = unsafe { x.load_vec_unchecked(named.at) };
         word
     });
     for k in 0..ITEMS {
@@ -132,10 +149,85 @@ pub fn scatter_add<T: AtomicAdd>(values: &[T], indices: &[u64], n: usize, inner:
     }
     for number in numbers() {
         if number < values.len() as u64 {
-            let at = place(number, indices, n, inner, out.len());
-            // SAFETY (of both): in bounds, as just asked and as `place` says; a single element is always aligned.
+            let named = named(number, indices, n, inner, out.len());
+            // SAFETY (of both): in bounds, as just asked and as `named` says; a single element is always aligned.
             let [value] = unsafe { values.load_vec_unchecked(number as usize) };
-            unsafe { T::add_to(out, at, value) };
+            unsafe { T::add_to(out, named.at, value) };
+        }
+    }
+}
+
+/// Which of the indices is the last to name each part: `last[index]` becomes 1 more than its number, where it is 0 or that of
+/// another. Or 0, if it is to be `reset`: where few of many parts are named, that takes less than to have all of them 0.
+/// A block of [`THREADS`] threads for each [`TILE`] indices, of which there are less than 2³².
+///
+/// # Panics
+///
+/// If an index is not less than the length of `last`.
+#[kernel(max_threads = THREADS)]
+pub fn find_last(indices: &[u64], reset: bool, last: SliceMut<'_, u32>) {
+    for number in numbers() {
+        if number < indices.len() as u64 {
+            // SAFETY: in bounds, as just asked; a single element is always aligned.
+            let [index] = unsafe { indices.load_vec_unchecked(number as usize) };
+            assert!(index < last.len() as u64, "an index is out of bounds of its axis");
+            // SAFETY: in bounds, as just asked.
+            let last = unsafe { last.atomic_unchecked(index as usize) };
+            if reset {
+                last.store(0);
+            } else {
+                last.fetch_max((number as u32).wrapping_add(1));
+            }
+        }
+    }
+}
+
+/// `out[o, indices[j], i] = values[o, j, i]`, for (outer, n, inner) words of the output and `count` words of all parts. The
+/// values are repeated, if they are fewer. `last` is what [`find_last()`] has found, and where it says another index, nothing
+/// is written; or empty, if no index occurs more than once. A block of [`THREADS`] threads for each [`TILE`] words.
+///
+/// # Panics
+///
+/// If an index is not less than `n`, or the sizes are not those of the arrays.
+#[kernel(T = [u8, u16, u32, u64, u128], max_threads = THREADS)]
+pub fn put<T: Cell>(
+    values: &[T],
+    indices: &[u64],
+    last: &[u32],
+    count: usize,
+    n: usize,
+    inner: usize,
+    out: SliceMut<'_, T>,
+) {
+    if inner == 0 || indices.is_empty() || values.is_empty() {
+        return;
+    }
+    let numbers = numbers();
+    let mut places = [None; ITEMS];
+    for k in 0..ITEMS {
+        if numbers[k] < count as u64 {
+            let named = named(numbers[k], indices, n, inner, out.len());
+            let is_last = last.is_empty() || {
+                assert!(named.index < last.len(), "an index is out of bounds of its axis");
+                // SAFETY: in bounds, as just asked; a single element is always aligned.
+                let [last] = unsafe { last.load_vec_unchecked::<1>(named.index) };
+                last == (named.which as u32).wrapping_add(1)
+            };
+            places[k] = is_last.then_some(named.at);
+        }
+    }
+    for k in 0..ITEMS {
+        if let Some(at) = places[k] {
+            let of_values = values.len() as u64;
+            let number = if numbers[k] < of_values {
+                numbers[k]
+            } else {
+                div_rem(numbers[k], of_values).1
+            };
+            // SAFETY (of both): a remainder is less than the divisor, and in bounds, as `named` says; a single element is always
+            // aligned.
+            let [word] = unsafe { values.load_vec_unchecked(number as usize) };
+            unsafe { out.set_vec_unchecked(at, [word]) };
         }
     }
 }

@@ -86,6 +86,7 @@ pub(super) fn moves(run: &mut Run) {
     transpose_pairs(run);
     copy_lines(run);
     take(run);
+    put(run);
     each_type!(run, scatter: f32 f64 u32 u64);
     let mask = run.vector::<u8>(5000);
     run.keep(mask.flatnonzero());
@@ -132,6 +133,20 @@ fn take(run: &mut Run) {
     for bytes in [1, 2, 4, 8, 16] {
         let x = run.array::<u8, _>((5, bytes));
         run.keep(x.take(Axis(0), &indices));
+    }
+}
+
+/// In words of each width, to few parts of a few, all of which are named, and of many.
+fn put(run: &mut Run) {
+    let count = run.len(600);
+    let indices = run.array::<u64, _>(count);
+    for bytes in [1, 2, 4, 8, 16] {
+        for parts in [5, 20_000] {
+            let values = run.array::<u8, _>((count, bytes));
+            let mut x = run.array::<u8, _>((parts, bytes));
+            let result = x.assign_at(Axis(0), &indices, &values);
+            run.keep_changed(x, result);
+        }
     }
 }
 

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parts that indices name, replaced by others.
 //!
-//! The kernels that there are gather, and add integers that wrap around; so what is there is gathered, and the difference is
-//! added to it, of the elements' bits in words of 32 or 64: the sum is the new element, bit for bit, whatever it is, and in
-//! whatever order words are added to. That wants an index to be added for once. So the indices are sorted, and where several are
-//! the same, the differences of all but the last are 0.
+//! A kernel writes them, in whatever order its threads come. So where an index may occur more than once, another one finds ahead of
+//! it which of them is the last for each part.
 
-use ndarray::{Axis, Dimension, Ix1, Ix3, arr0};
+use kernels_gpu::index::{self as kernels, THREADS, TILE};
+use ndarray::{Axis, Dimension, Ix1, Slice, arr0};
 
-use super::super::CastTo;
-use super::{Indices, ScatterAdd, check_indices, inner};
+use super::super::tiles;
+use super::{Indices, check_indices, inner};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr::{Promote, Value};
-use crate::ops::{Number, Sort};
+use crate::launch::{Words, WordsMut};
+use crate::stream::Stream;
+
+/// Indices whose last ones are found at a time: their numbers are of 32 bits.
+const AT_A_TIME: usize = u32::MAX as usize;
+
+/// Of so many parts less than one is named: it takes less then to have the numbers of named ones 0, of which each is in memory by
+/// itself, than all of them.
+const SPARSE: usize = 32;
 
 /// Assigning.
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
@@ -28,10 +34,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// # Cost
     ///
-    /// The indices are [sorted](Self::argsort). Of the parts, what is there and the values are read, in the order of the indices, and
-    /// their differences written, read, and added to what is there: some nine times the bytes of the values are moved, and three
-    /// times as many allocated for a while. Where parts are no multiple of 4 bytes (single elements of 8 and 16 bits), all elements of
-    /// this array, too, are copied to words of 32 bits and back. A loop of [`assign`](Self::assign) takes a launch for each part.
+    /// Each value is read once and written once. Where an index may occur more than once, it is read twice more, and 4 bytes for
+    /// each part along the axis are allocated for a while, of which those of the named parts are changed and read: indices on the
+    /// device may, and so may more than 256 on the host, which are not looked through for it.
     ///
     /// # Errors
     ///
@@ -106,7 +111,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         check_indices(operation, self.shape(), axis.index(), indices.count())?;
         let mut dim = self.raw_dim();
         dim[axis.index()] = indices.count();
-        let values = values.broadcast(dim.clone()).map_err(|_| Error::Shape {
+        let fits = values.broadcast(dim.clone()).map_err(|_| Error::Shape {
             operation,
             given: format!("values of shape {:?} for shape {:?}", values.shape(), self.shape()),
             wanted: format!(
@@ -115,70 +120,124 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
                 indices.count()
             ),
         })?;
+        // The same for all parts they are one, which the kernel repeats.
+        dim.slice_mut()[..=axis.index()].fill(1);
+        let values = values.broadcast(dim).unwrap_or(fits);
+        let may_repeat = indices.may_repeat();
         let indices = indices.on_device(operation, &stream, self.shape()[axis.index()])?;
-        if values.len() * size_of::<T>() == 0 {
+        if indices.is_empty() || self.len() * size_of::<T>() == 0 {
             return Ok(());
         }
-        let values = values.in_order()?;
-        self.change_in_order(&mut |x| put(x, axis.index(), &indices, &values))
+        self.change_in_order(&mut |x| match may_repeat {
+            true => put_last(x, axis, &indices, &values, AT_A_TIME),
+            false => put(x, axis, &indices, &DeviceArray::uninit(&stream, Ix1(0))?, &values),
+        })
     }
 }
 
-/// Replaces parts along an axis of elements in C order by others in C order. There are some.
-fn put<T: Element, D: Dimension>(
+/// Replaces parts along an axis of elements in C order, of which there are some, by the values for each index or for all. So many
+/// indices at a time, in their order, so that the last of all is the last.
+fn put_last<T: Element, D: Dimension>(
     x: &mut DeviceArrayRef<T, D>,
-    axis: usize,
+    axis: Axis,
     indices: &DeviceArrayRef<u64, Ix1>,
     values: &DeviceArrayRef<T, D>,
+    at_a_time: usize,
 ) -> Result<()> {
-    let (n, part) = (x.shape()[axis], inner(x.shape(), axis) * size_of::<T>());
-    let outer = x.shape()[..axis].iter().product();
-    let word = 1usize << (8 | part | x.bytes().start | values.bytes().start).trailing_zeros();
-    let (of_x, of_values) = (Ix3(outer, n, part / word), Ix3(outer, indices.len(), part / word));
+    for start in (0..indices.len()).step_by(at_a_time) {
+        let these = Slice::from(start..indices.len().min(start + at_a_time));
+        let of_each = values.shape()[axis.index()] == indices.len();
+        let part = values.slice_axis(axis, if of_each { these } else { Slice::from(..) })?;
+        let indices = indices.slice_axis(Axis(0), these)?;
+        let last = find_last(x.stream(), &indices, x.shape()[axis.index()])?;
+        put(x, axis, &indices, &last, &part)?;
+    }
+    Ok(())
+}
+
+/// For each of `n` parts 1 more than the number of the last index that names it; of those that none names, anything.
+fn find_last(stream: &Stream, indices: &DeviceArrayRef<u64, Ix1>, n: usize) -> Result<DeviceArray<u32, Ix1>> {
+    let config = tiles(indices.len(), TILE, THREADS);
+    let are_few = indices.len() < n / SPARSE;
+    let mut last = match are_few {
+        true => DeviceArray::uninit(stream, Ix1(n))?,
+        false => DeviceArray::zeros(stream, n)?,
+    };
+    if are_few {
+        stream.launch::<kernels::find_last>(&config, (indices, true, &mut last))?;
+    }
+    stream.launch::<kernels::find_last>(&config, (indices, false, &mut last))?;
+    Ok(last)
+}
+
+/// [`put_last`] by one launch, where `last` says which indices are the last ones, or is empty, if no two are the same.
+fn put<T: Element, D: Dimension>(
+    x: &mut DeviceArrayRef<T, D>,
+    axis: Axis,
+    indices: &DeviceArrayRef<u64, Ix1>,
+    last: &DeviceArrayRef<u32, Ix1>,
+    values: &DeviceArrayRef<T, D>,
+) -> Result<()> {
+    let (values, stream) = (values.in_order()?, x.stream().clone());
+    let n = x.shape()[axis.index()];
+    // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
+    let part = inner(x.shape(), axis.index()) * size_of::<T>();
+    let word = 1usize << (16 | part | x.address() as usize | values.address() as usize).trailing_zeros();
+    let words = x.len() / n * size_of::<T>() * indices.len() / word;
+    let (from, mut to) = (Words::<u8>::of(&values), WordsMut::<u8>::of(x));
+    macro_rules! launch {
+        ($word:ty) => {{
+            let args = (
+                from.cast::<$word>(),
+                indices,
+                last,
+                words,
+                n,
+                part / word,
+                to.cast::<$word>(),
+            );
+            stream.launch::<kernels::put<$word>>(&tiles(words, TILE, THREADS), args)
+        }};
+    }
     match word {
-        8 => put_words::<u64>(&mut x.words_mut(of_x), indices, &values.words(of_values)),
-        4 => put_words::<u32>(&mut x.words_mut(of_x), indices, &values.words(of_values)),
-        2 => put_narrow::<u16>(&mut x.words_mut(of_x), indices, &values.words(of_values)),
-        _ => put_narrow::<u8>(&mut x.words_mut(of_x), indices, &values.words(of_values)),
+        1 => launch!(u8),
+        2 => launch!(u16),
+        4 => launch!(u32),
+        8 => launch!(u64),
+        _ => launch!(u128),
     }
 }
 
-/// By words of 32 bits: to narrower ones no kernel adds.
-fn put_narrow<W: Element + CastTo<u32>>(
-    x: &mut DeviceArrayRef<W, Ix3>,
-    indices: &DeviceArrayRef<u64, Ix1>,
-    values: &DeviceArrayRef<W, Ix3>,
-) -> Result<()>
-where
-    u32: CastTo<W>,
-{
-    let mut wide = x.cast::<u32>()?;
-    put_words(&mut wide, indices, &*values.cast::<u32>()?)?;
-    wide.cast_into(x)
-}
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, array};
 
-/// Along the middle axis.
-fn put_words<W>(
-    x: &mut DeviceArrayRef<W, Ix3>,
-    indices: &DeviceArrayRef<u64, Ix1>,
-    values: &DeviceArrayRef<W, Ix3>,
-) -> Result<()>
-where
-    W: ScatterAdd + Number + Sort + Value<Element = W> + Promote<W, Output = W>,
-{
-    let order = indices.argsort(Axis(0))?;
-    let sorted = indices.take(Axis(0), &order)?;
-    let is_last = last_of_equal(&sorted)?.into_shape((1, sorted.len(), 1))?;
-    let (old, new) = (x.take(Axis(1), &sorted)?, values.take(Axis(1), &order)?);
-    let differences = is_last.expr().not_equal(0).select(&new - &old, W::ZERO).eval()?;
-    x.scatter_add(Axis(1), &sorted, &differences)
-}
+    use super::*;
+    use crate::device::Device;
 
-/// 1 for each index that the next one is not.
-fn last_of_equal(sorted: &DeviceArray<u64, Ix1>) -> Result<DeviceArray<u8, Ix1>> {
-    let before = sorted.len() - 1;
-    let mut is_last = DeviceArray::ones(sorted.stream(), sorted.len())?;
-    let (one, next) = (sorted.slice(ndarray::s![..before])?, sorted.slice(ndarray::s![1..])?);
-    one.not_equal_into(&next, &mut is_last.slice_mut(ndarray::s![..before])?)?;
-    Ok(is_last)
+    /// As if there were more indices than the numbers of 32 bits.
+    #[test]
+    fn indices_some_at_a_time() -> Result<()> {
+        let device = Device::simulator();
+        let stream = device.default_stream();
+        let indices = DeviceArray::from_ndarray(stream, &array![2u64, 0, 2, 1, 0, 3, 2])?;
+        let of_each = Array2::from_shape_fn((2, 7), |(i, j)| (i * 10 + j) as i32);
+        for at_a_time in [1, 2, 3, 7, 8] {
+            let mut x = DeviceArray::<i32, _>::zeros(stream, (2, 5))?;
+            let values = DeviceArray::from_ndarray(stream, &of_each)?;
+            put_last(&mut x, Axis(1), &indices, &values, at_a_time)?;
+            assert_eq!(x.to_ndarray()?, array![[4, 3, 6, 5, 0], [14, 13, 16, 15, 0]]);
+            // One part for all indices.
+            let mut x = DeviceArray::<i32, _>::zeros(stream, (4, 2))?;
+            put_last(
+                &mut x,
+                Axis(0),
+                &indices,
+                &DeviceArray::from_ndarray(stream, &array![[7, 8]])?,
+                at_a_time,
+            )?;
+            assert_eq!(x.to_ndarray()?, array![[7, 8], [7, 8], [7, 8], [7, 8]]);
+        }
+        Ok(())
+    }
 }

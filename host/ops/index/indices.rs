@@ -32,6 +32,9 @@ pub trait HostIndex: Copy + sealed::ToPlace {}
 )]
 pub trait Indices<'a>: sealed::Indices<'a> {}
 
+/// Indices on the host that are looked through for some that are the same.
+const FEW: usize = 256;
+
 /// What the traits are made of.
 pub(super) mod sealed {
     use super::*;
@@ -68,6 +71,9 @@ pub(super) mod sealed {
         /// How many there are.
         fn count(&self) -> usize;
 
+        /// Whether one may occur more than once, as far as is known ahead.
+        fn may_repeat(&self) -> bool;
+
         /// The indices as the kernels take them, of `operation`, along an axis of `length`; on that stream's device, of which what is on
         /// a device has to be.
         fn on_device(self, operation: &'static str, stream: &Stream, length: usize) -> Result<Ordered<'a, u64, Ix1>>;
@@ -97,6 +103,10 @@ macro_rules! on_the_device {
                 self.len()
             }
 
+            fn may_repeat(&self) -> bool {
+                self.len() > 1
+            }
+
             fn on_device(self, operation: &'static str, stream: &Stream, _: usize) -> Result<Ordered<'a, u64, Ix1>> {
                 stream.check_device(operation, self.stream())?;
                 I::to_kernel(self)
@@ -116,6 +126,11 @@ macro_rules! on_the_host {
                 self.len()
             }
 
+            fn may_repeat(&self) -> bool {
+                let $this = self;
+                may_repeat($view)
+            }
+
             fn on_device(self, operation: &'static str, stream: &Stream, length: usize) -> Result<Ordered<'a, u64, Ix1>> {
                 let $this = self;
                 upload(operation, stream, length, $view)
@@ -129,6 +144,13 @@ on_the_host! {
     [const N: usize] [I; N]: |indices| ArrayView1::from(indices);
     [] Vec<I>: |indices| ArrayView1::from(indices);
     [S: Data<Elem = I>] ArrayBase<S, Ix1>: |indices| indices.view();
+}
+
+/// Whether there are two that are the same; or so many that the device has sooner found which are the last.
+fn may_repeat<I: HostIndex>(indices: ArrayView1<'_, I>) -> bool {
+    let mut places: Vec<_> = indices.iter().take(FEW + 1).map(|index| index.place()).collect();
+    places.sort_unstable();
+    places.len() > FEW || places.windows(2).any(|two| two[0] == two[1])
 }
 
 /// The indices, each of which is below `length`.
