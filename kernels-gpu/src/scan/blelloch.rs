@@ -22,7 +22,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 use cuda_std::shared;
 
-use super::{Row, THREADS, has_vectors, set_within, vec_len};
+use super::{Row, THREADS, has_vectors, looped, set_within, vec_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum, results};
 
 /// Leaves of a block's tree: two for each thread.
@@ -138,11 +138,13 @@ fn sweep_tile<T: Pod, Op: ReduceOp<T>, const V: usize>(
         ..row
     };
     let window = row.window(start, len);
-    for half in 0..2 {
+    let [mut next, mut last] = values;
+    for half in 0..looped(2) {
         let index = start as u64 + at(half) as u64;
         let before = tree.get(leaf(half));
-        let results = results::<T, Op, V>(before, values[half], index, phase == DOWN_EXCLUSIVE);
+        let results = results::<T, Op, V>(before, next, index, phase == DOWN_EXCLUSIVE);
         window.store(out, start, at(half), results);
+        (next, last) = (last, next);
     }
 }
 

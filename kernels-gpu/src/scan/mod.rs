@@ -19,6 +19,7 @@
 //! elements, this saves the two transpositions through shared memory, which move more bytes than the shuffles do.
 
 use bytemuck::Pod;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::op::{ReduceOp, results};
@@ -96,6 +97,12 @@ impl Lines {
 /// own size, in shared memory too.
 const fn has_vectors<T, R>() -> bool {
     size_of::<T>().is_power_of_two() && size_of::<R>().is_power_of_two()
+}
+
+/// `times`, less than 2^32, of which the compiler does not know what it is, so that a loop stays one.
+#[inline(always)]
+fn looped(times: usize) -> usize {
+    hint::opaque(times as u32) as usize
 }
 
 /// Element `i`, by an access that wants no more than the element's own alignment.

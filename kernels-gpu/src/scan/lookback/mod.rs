@@ -40,7 +40,7 @@ pub use cuda_block::lookback::state_len;
 use super::{Row, at, has_vectors};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use shared::{Exchange, Parked};
-use tile::{Tile, Words, words};
+use tile::{Tile, Words, is_vector, words};
 
 /// Threads of a block that have elements.
 const WORKERS: usize = 256;
@@ -199,7 +199,7 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
     fn tile<const V: usize, const U: usize>(&self, number: u32) -> Tile {
         let (row, in_row) = self.place(number);
         let mut row = Row::new::<T, R, V>(row as usize, self.n, self.x, self.out);
-        row.vectors &= size_of::<[T; V]>() <= size_of::<Words>();
+        row.vectors &= is_vector::<T, V>();
         let warp = thread::thread_idx_x() as usize / 32;
         let warps = in_row as usize * (WORKERS / 32) + warp;
         let start = row.first::<V>() + warps * (32 * V * U);
@@ -210,18 +210,31 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         }
     }
 
-    /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once;
-    /// zeros for another tile.
+    /// This lane's vectors of a tile, without a branch between the loads, so that all are in flight at once: all those
+    /// that have an element of the row, of whose other elements nothing is made. Anything of a tile that is not loaded by
+    /// vectors.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn load<const V: usize, const U: usize>(&self, number: u32) -> [Words; U] {
         let tile = self.tile::<V, U>(number);
-        if !tile.window.whole {
+        if tile.window.whole {
+            return core::array::from_fn(|u| {
+                // SAFETY: the whole tile is the row's, and aligned.
+                words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
+            });
+        }
+        if !tile.has_vectors::<V>(self.x.len()) {
             return [Words::default(); U];
         }
-        core::array::from_fn(|u| {
-            // SAFETY: the whole tile is the row's, and aligned.
-            words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
-        })
+        let last = tile.last_vector::<V>();
+        let mut loaded = [Words::default(); U];
+        for u in 0..U {
+            // For what is behind the last vector, that one.
+            let i = Ord::min(at::<V>(u), last) as usize;
+            // SAFETY: the last vector is within the input, as just asked, and aligned, as those before are, of which the
+            // first begins there.
+            loaded[u] = words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + i) });
+        }
+        loaded
     }
 }
 
@@ -280,23 +293,26 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
         // Each block asks for its first tile, and for another one with each tile that it has. Told from the ticket, since
         // the last one's number would be in a register all the time.
         let is_last = |ticket: u32| ticket.wrapping_sub(thread::grid_dim_x()).wrapping_add(1) == self.tiles.count;
+        let mut next = self.states.ticket(storage![u64; 1], is_last);
         // The tiles that the block has on their way: loaded, published, and with a known prefix.
-        let (mut current, mut published, mut known) = (self.states.ticket(storage![u64; 1], is_last), NONE, NONE);
-        let (mut upcoming, mut published_total) = (NONE, Op::identity());
+        let (mut current, mut published) = (NONE, NONE);
+        let mut published_total = Op::identity();
         let looks_back = thread::thread_idx_x() as usize >= WORKERS;
         let mut loaded = [Words::default(); U];
-        if !looks_back && is_tile(current) {
-            loaded = self.tiles.load::<V, U>(current);
-        }
         let mut side = 0;
-        while is_tile(current) || is_tile(published) || is_tile(known) {
+        loop {
+            let known = published;
+            (published, current) = (current, next);
+            if !(is_tile(current) || is_tile(published) || is_tile(known)) {
+                return;
+            }
             let mut before = [Op::identity(); U];
             if looks_back {
                 if is_tile(current) && warp::lane_id() == 0 {
                     self.shared.tickets.set(side, self.states.take_ticket(is_last));
                 }
             } else if is_tile(current) {
-                before = self.scan_warp(side, current, loaded);
+                (before, loaded) = self.scan_warp(side, current, self.tiles.load::<V, U>(current));
             }
             thread::sync_threads();
             let mut scanned = Scanned {
@@ -305,12 +321,12 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
             };
             if is_tile(current) {
                 scanned = self.shared.scan_warps(side, Op::identity(), Op::combine);
-                upcoming = self.shared.tickets.get(side);
             }
-            // With room for one tile only, the next one waits until the last one is written.
-            let has_room = self.parked.has_two || !(is_tile(current) || is_tile(published));
-            let next = if has_room {
-                core::mem::replace(&mut upcoming, NONE)
+            // The ticket that was asked for with the current tile; with room for one tile only, the next one waits until
+            // that one is written, two steps later, when the side is the same again.
+            let followed = if self.parked.has_two { current } else { known };
+            next = if is_tile(followed) {
+                self.shared.tickets.get(side)
             } else {
                 NONE
             };
@@ -334,27 +350,24 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
                         loaded,
                     );
                 }
-                if is_tile(next) {
-                    loaded = self.tiles.load::<V, U>(next);
-                }
             }
-            (known, published, current) = (published, current, next);
             side = 1 - side;
         }
     }
 
-    /// What stands before each of this lane's vectors in its warp's part of a tile; tells the others the part's total.
+    /// What stands before each of this lane's vectors in its warp's part of a tile, and the vectors; tells the others the
+    /// part's total.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn scan_warp(&self, side: usize, number: u32, loaded: [Words; U]) -> [Op::Acc; U] {
+    fn scan_warp(&self, side: usize, number: u32, loaded: [Words; U]) -> ([Op::Acc; U], [Words; U]) {
         let tile = self.tiles.tile::<V, U>(number);
-        let totals = if tile.window.whole {
-            tile.totals_whole::<T, Op, V, U>(loaded)
+        let (totals, loaded) = if tile.window.whole {
+            (tile.totals_whole::<T, Op, V, U>(loaded), loaded)
         } else {
-            tile.totals_part::<T, Op, V, U>(self.tiles.x)
+            tile.totals_part::<T, Op, V, U>(self.tiles.x, loaded)
         };
         let (before, total) = Op::scan_warp(totals);
         self.shared.set_warp(side, total);
-        before
+        (before, loaded)
     }
 
     /// Publishes the total of a tile: its prefix, if it is the first of its row.

@@ -5,10 +5,10 @@ use bytemuck::Pod;
 use cuda_block::{MAX_VALUE, Scanned, scan_of_warps};
 use cuda_std::prelude::*;
 
-use super::tile::{Tile, Words, vector};
+use super::tile::{Tile, Words, is_vector, vector};
 use super::{THREADS, WORKERS};
 use crate::op::{ReduceOp, lift, results};
-use crate::scan::at;
+use crate::scan::{at, looped};
 
 /// One or two tiles, `U` vectors of `V` elements for each thread and what stands before each in the tile, which wait in
 /// shared memory for what stands before the tile. Each thread has its own.
@@ -56,21 +56,33 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         Self::first_element(if self.has_two { 2 } else { 1 }) + Self::at(slot, u) * V
     }
 
-    /// Parks a tile: what stands before each vector, and the vectors, which are loaded if it is whole.
+    /// Parks a tile: what stands before each vector, and the vectors, which are loaded, or what there is of those that are
+    /// no vectors.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn set(self, slot: usize, tile: Tile, before: [A; U], loaded: [Words; U], x: &[T]) {
         for u in 0..U {
             // SAFETY: of a slot that there is.
             unsafe { self.before.set_unchecked(Self::at(slot, u), before[u]) };
         }
-        if tile.window.whole {
+        if const { is_vector::<T, V>() } {
             for u in 0..U {
                 let first = self.element(slot, u);
-                // SAFETY: of a slot that there is, and a multiple of a vector, since these may be accessed.
+                // SAFETY: of a slot that there is, and a multiple of a vector, behind values that are as many bytes.
                 unsafe { self.elements.set_vec_unchecked(first, vector::<T, V>(loaded[u])) };
             }
         } else {
-            self.set_part(slot, tile, x);
+            for u in 0..looped(U) {
+                self.set_elements(slot, u, tile.window.load(x, tile.start, at::<V>(u)));
+            }
+        }
+    }
+
+    /// Parks what is no vector, element by element.
+    #[inline(always)]
+    fn set_elements(self, slot: usize, u: usize, elements: [T; V]) {
+        for k in 0..V {
+            // SAFETY: of a slot that there is.
+            unsafe { self.elements.set_unchecked(self.element(slot, u) + k, elements[k]) };
         }
     }
 
@@ -80,15 +92,15 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         unsafe { self.before.get_unchecked(Self::at(slot, u)) }
     }
 
-    /// Parks what there is of a tile that is not whole, element by element.
     #[inline(always)]
-    fn set_part(self, slot: usize, tile: Tile, x: &[T]) {
-        for u in 0..U {
-            let vector: [T; V] = tile.window.load(x, tile.start, at::<V>(u));
-            for k in 0..V {
-                // SAFETY: of a slot that there is.
-                unsafe { self.elements.set_unchecked(self.element(slot, u) + k, vector[k]) };
-            }
+    fn get_elements(self, slot: usize, u: usize) -> [T; V] {
+        let first = self.element(slot, u);
+        if const { is_vector::<T, V>() } {
+            // SAFETY: as in `set`.
+            unsafe { self.elements.get_vec_unchecked::<V>(first) }
+        } else {
+            // SAFETY: of a slot that there is.
+            core::array::from_fn(|k| unsafe { self.elements.get_unchecked(first + k) })
         }
     }
 
@@ -123,8 +135,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         // elements.
         let first = tile.start + at::<V>(0) as usize;
         for u in 0..U {
-            // SAFETY: as in `set`.
-            let vector = unsafe { self.elements.get_vec_unchecked::<V>(self.element(slot, u)) };
+            let vector = self.get_elements(slot, u);
             let index = tile.index::<V>(u);
             let before = Op::combine(prefix, self.get_before(slot, u));
             let results = results::<T, Op, V>(before, lift::<T, Op, V>(vector, index), index, exclusive);
@@ -138,7 +149,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         }
     }
 
-    /// [`store`](Self::store) of a tile that is not whole, element by element.
+    /// [`store`](Self::store) of a tile that is not whole, vector by vector in a loop.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_part<Op: ReduceOp<T, Acc = A>>(
         self,
@@ -148,10 +159,9 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         exclusive: bool,
         out: SliceMut<'_, Op::Output>,
     ) {
-        for u in 0..U {
+        for u in 0..looped(U) {
             let i = at::<V>(u);
-            // SAFETY: of a slot that there is.
-            let vector = core::array::from_fn(|k| unsafe { self.elements.get_unchecked(self.element(slot, u) + k) });
+            let vector = self.get_elements(slot, u);
             let index = tile.index::<V>(u);
             let before = Op::combine(prefix, self.get_before(slot, u));
             let values = tile.window.lift::<T, Op, V>(vector, i, index);
