@@ -87,6 +87,15 @@ fn every_axis<T: Scanned>() {
         vec![3, tile],
         vec![3, tile + 1],
         vec![2, 2 * tile + 3],
+        // Rows of whole vectors, of whose last tile some warps have nothing.
+        vec![2, tile + tile / 4 + 16],
+        // A few rows of so many columns that a thread has several, and of fewer; the last threads have none.
+        vec![1, 4200],
+        vec![2, 2300],
+        vec![3, 1300],
+        vec![4, 20],
+        vec![5, 800],
+        vec![6, 300],
         // Columns of the length of a segment, around it, and of a few.
         vec![segment_len::<T, Sum>(), 5],
         vec![segment_len::<T, Sum>() + 1, 5],

@@ -52,6 +52,13 @@ pub(super) fn scans(run: &mut Run) {
     // Of each number of bytes an element may have, and of what is summed in.
     each_type!(run, scan_long: f32 f64 f16 u8);
     each_type!(run, scan_short: bf16 i32 i64 u16 u32 u64);
+    // Two rows, of which a thread has several columns; rows of which the last tile is a part, loaded by vectors.
+    let columns = 2048 + run.len(200);
+    let x = run.array::<i32, _>((2, columns));
+    run.keep(x.inclusive_scan_axis::<Sum>(Axis(0)));
+    let columns = lookback::tile_len::<f32, Max>() + 4 * run.len(100);
+    let x = run.array::<f32, _>((2, columns));
+    run.keep(x.inclusive_scan_axis::<Max>(Axis(1)));
 }
 
 fn scan_long<T: Value + Number>(run: &mut Run) {

@@ -4,7 +4,7 @@
 use kernels_gpu::compiled::Scan;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::axis::BLOCKS;
-use kernels_gpu::scan::columns::{segment_len, tile_rows};
+use kernels_gpu::scan::columns::{columns_of_thread, segment_len, tile_rows};
 use kernels_gpu::scan::{Lines, THREADS, lookback, vec_len, warp_tile_len};
 use ndarray::{Axis, Dimension, IxDyn};
 
@@ -138,7 +138,12 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
     } else {
         0
     };
-    let config = tiles(count.div_ceil(width) * tiles_of_column, 1, THREADS);
+    let of_tile = if width == THREADS {
+        THREADS * columns_of_thread(lines)
+    } else {
+        width
+    };
+    let config = tiles(count.div_ceil(of_tile) * tiles_of_column, 1, THREADS);
     let mut state = stream.take_scan_states(state_len::<Op::Acc>(values))?;
     let args = (x, lines, width as u32, flag(kind), &mut state, out);
     stream.launch::<T::Columns>(&config, args)?;

@@ -346,6 +346,23 @@ pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
     })
 }
 
+/// The result of a scan at element number `index`, of what stands before it, or of that and the element, `acc`. One of
+/// them is finished, and not both for one to be taken.
+#[inline(always)]
+pub(crate) fn finish<T, Op: ReduceOp<T> + ?Sized>(
+    before: Op::Acc,
+    acc: Op::Acc,
+    index: u64,
+    exclusive: bool,
+) -> Op::Output {
+    let (value, count) = if exclusive {
+        (before, index)
+    } else {
+        (acc, index.wrapping_add(1))
+    };
+    Op::finish(value, count)
+}
+
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $name:ident = $method:ident;)*) => {$(
         $(#[$doc])*

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, finish};
 
 /// For each of this lane's values, one of each of `U` vectors of 32, what stands before it in its row, if that begins
 /// in this stretch; and the total of what the last row has.
@@ -186,11 +186,7 @@ impl<A: Copy, const V: usize> Vector<A, V> {
             };
             acc = Op::combine(before, self.values[k]);
             number = index.wrapping_add(1);
-            if exclusive {
-                Op::finish(before, index)
-            } else {
-                Op::finish(acc, number)
-            }
+            finish::<T, Op>(before, acc, index, exclusive)
         })
     }
 }

@@ -24,9 +24,9 @@ use cuda_std::prelude::*;
 mod segment;
 mod segments;
 
-use super::{Lines, THREADS};
-use crate::op::{Max, Min, Product, ReduceOp, Sum};
-use segment::{Kept, Segment, opaque};
+use super::{Lines, THREADS, get_unchecked};
+use crate::op::{Max, Min, Product, ReduceOp, Sum, finish};
+use segment::{Kept, Segment, opaque, set_unchecked};
 use segments::{Segments, Total};
 
 /// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
@@ -47,6 +47,9 @@ const MANY_ROWS: usize = 16;
 
 /// Those that it has of what is left.
 const FEW_ROWS: usize = 8;
+
+/// Columns of at most so many rows are scanned several by a thread.
+const SHORT: usize = 5;
 
 /// About as many tiles as are on their way at a time: where there are fewer strips, several tiles of a strip are, and
 /// that many are looked at at once.
@@ -69,6 +72,16 @@ const fn places_are_late<T, R>() -> bool {
     size_of::<R>() > size_of::<T>() || size_of::<T>() == 1
 }
 
+/// Columns that a thread has for itself, where tiles have [`THREADS`] times as many: several short ones, all of whose
+/// elements are on their way at once, where all columns lie side by side.
+pub const fn columns_of_thread(lines: Lines) -> usize {
+    if lines.inner == lines.count && lines.n > 0 && lines.n <= SHORT {
+        MANY_ROWS / lines.n
+    } else {
+        1
+    }
+}
+
 /// Rows of a tile of `width` columns, fewer than [`THREADS`].
 pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
     THREADS / width * segment_len::<T, Op>()
@@ -77,7 +90,8 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
 /// Scans lines of `x`, columns, into `out`, exclusively unless `exclusive` is 0.
 ///
 /// Tiles have `width` columns, a power of two of at most [`THREADS`], and [`tile_rows`] rows, or all rows if they have
-/// that many columns; the launch has a block of [`THREADS`] threads for each. If there are several tiles one above the
+/// that many columns; the launch has a block of [`THREADS`] threads for each. Tiles of [`THREADS`] columns have all rows, and
+/// are that many times [`columns_of_thread`] wide. If there are several tiles one above the
 /// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
 /// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
 /// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within `out`, or
@@ -139,32 +153,84 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         self.lines.count > 0 && is_within(self.lines.count) && is_within(self.lines.inner)
     }
 
-    /// Scans the thread's column, from its first row to its last.
+    /// Scans the thread's columns, from their first rows to their last.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
+        if columns_of_thread(self.lines) > 1 {
+            return self.scan_short::<Op>();
+        }
         let (column, mut row, mut acc) = (thread::index_1d(), 0, Op::identity());
         while row + MANY_ROWS <= self.lines.n {
-            acc = self.scan_segment::<Op, MANY_ROWS>(column, row, acc);
+            let Some(all) = self.scan_many_rows::<Op>(column, row, acc) else {
+                break;
+            };
+            acc = all;
             row += MANY_ROWS;
         }
         while row < self.lines.n {
-            acc = self.scan_segment::<Op, FEW_ROWS>(column, row, acc);
+            acc = self.scan_few_rows::<Op>(column, row, acc);
             row += FEW_ROWS;
         }
     }
 
     /// Scans the segment of a column that begins in row `row`, and before which `before` stands; all of that combined.
+    /// `None`, and nothing is done, if the column has fewer rows.
     #[inline(always)]
-    fn scan_segment<Op: ReduceOp<T, Output = R>, const N: usize>(
+    fn scan_many_rows<Op: ReduceOp<T, Output = R>>(
         self,
         column: usize,
         row: usize,
         before: Op::Acc,
-    ) -> Op::Acc {
+    ) -> Option<Op::Acc> {
         let at = self.split(column);
-        let results = self.results::<N>(column, at, row);
-        let loaded = self.elements::<N>(column, at, row).load(self.x);
+        let results = self.results::<MANY_ROWS>(column, at, row);
+        let elements = self.elements::<MANY_ROWS>(column, at, row);
+        if !results.is_whole() || !elements.is_whole() {
+            return None;
+        }
+        let loaded = elements.load_whole(self.x);
+        Some(results.write_whole::<T, Op>(|k| loaded[k], before, self.exclusive, self.out))
+    }
+
+    /// [`scan_many_rows`](Self::scan_many_rows) of fewer, or of as many as are left.
+    #[inline(always)]
+    fn scan_few_rows<Op: ReduceOp<T, Output = R>>(self, column: usize, row: usize, before: Op::Acc) -> Op::Acc {
+        let at = self.split(column);
+        let results = self.results::<FEW_ROWS>(column, at, row);
+        let loaded = self.elements::<FEW_ROWS>(column, at, row).load(self.x);
         results.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
+    }
+
+    /// Scans the thread's columns, which have a few rows together, all of whose elements are on their way at once.
+    #[inline(always)]
+    fn scan_short<Op: ReduceOp<T, Output = R>>(self) {
+        let Lines { n, inner, along, .. } = self.lines;
+        let wanted = columns_of_thread(self.lines);
+        let first = thread::block_idx_x() as usize * THREADS * wanted + thread::thread_idx_x() as usize;
+        let count = Ord::min(self.lines.count.saturating_sub(first).div_ceil(THREADS), wanted);
+        // Of a column that there is not there are no elements.
+        let is_within = |column: usize| {
+            let elements = self.elements::<FEW_ROWS>(column, (0, column), 0);
+            let results = self.results::<FEW_ROWS>(column, (0, column), 0);
+            elements.len as usize == n && results.len == elements.len
+        };
+        if !is_within(first) || !is_within(first + count.saturating_sub(1) * THREADS) {
+            return;
+        }
+        let len = (n * count) as u32;
+        let mut loaded = [T::zeroed(); MANY_ROWS];
+        for_each_of_short(n, len, self.lines.first.wrapping_add(first), along, |k, _, at| {
+            // SAFETY: of a column that is within the input, as the first and the last one are.
+            loaded[k] = unsafe { get_unchecked(self.x, at) };
+        });
+        let mut acc = Op::identity();
+        for_each_of_short(n, len, first, inner, |k, row, at| {
+            let before = if row == 0 { Op::identity() } else { acc };
+            acc = Op::combine(before, Op::lift(loaded[k], row.into()));
+            let result = finish::<T, Op>(before, acc, row.into(), self.exclusive);
+            // SAFETY: of a column that is within the output, as the first and the last one are.
+            unsafe { set_unchecked(self.out, at, result) };
+        });
     }
 
     /// Scans the next tile.
@@ -284,6 +350,22 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             row: row as u64,
             len: if is_within { len as u32 } else { 0 },
         }
+    }
+}
+
+/// Calls `f` with the number, the row and the place of each of `len` elements, at most [`MANY_ROWS`], of columns of `n`
+/// rows that a thread has one after the other, from the first one's place on; rows are `along` apart.
+#[inline(always)]
+fn for_each_of_short(n: usize, len: u32, first: usize, along: usize, mut f: impl FnMut(usize, u32, usize)) {
+    let to_next_column = THREADS.wrapping_sub((n - 1).wrapping_mul(along));
+    let (mut at, mut row) = (first, 0);
+    for k in 0..MANY_ROWS {
+        if (k as u32) < len {
+            f(k, row, at);
+        }
+        let is_last = row + 1 == n as u32;
+        at = at.wrapping_add(if is_last { to_next_column } else { along });
+        row = if is_last { 0 } else { row + 1 };
     }
 }
 

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, finish};
 use crate::scan::{get_unchecked, set_within};
 
 /// `len` elements, at most `N`, `stride` apart, the first of them at `first`, in row `row`: of the input, or results.
@@ -20,6 +20,23 @@ pub(super) struct Segment<const N: usize> {
 }
 
 impl<const N: usize> Segment<N> {
+    /// Whether there are `N` elements.
+    #[inline(always)]
+    pub(super) fn is_whole(self) -> bool {
+        self.len as usize == N
+    }
+
+    /// All elements, of a segment of `x` that is whole.
+    #[inline(always)]
+    pub(super) fn load_whole<T: Pod>(self, x: &[T]) -> [T; N] {
+        let mut loaded = [T::zeroed(); N];
+        self.for_each_of_whole(self.stride, |k, at| {
+            // SAFETY: of the segment, which is within the array.
+            loaded[k] = unsafe { get_unchecked(x, at) };
+        });
+        loaded
+    }
+
     /// All elements, of a segment of `x`, and zeros after them.
     #[inline(always)]
     pub(super) fn load<T: Pod>(self, x: &[T]) -> [T; N] {
@@ -52,29 +69,51 @@ impl<const N: usize> Segment<N> {
     ) -> Op::Acc {
         let mut acc = before;
         self.for_each(opaque(self.stride), |k, at| {
-            let (index, before) = (self.row + k as u64, acc);
-            acc = Op::combine(acc, Op::lift(element(k), index));
-            let result = if exclusive {
-                Op::finish(before, index)
-            } else {
-                Op::finish(acc, index + 1)
-            };
-            // SAFETY: of the segment, which is within the array.
-            unsafe { set_unchecked(out, at, result) };
+            acc = self.write_one::<T, Op>(k, at, element(k), acc, exclusive, out);
         });
         acc
     }
 
-    /// Calls `f` with the number and the place of each element, in their order; `stride` is the segment's own. Where
-    /// there are `N`, no branch stands between them, so that what is loaded is in flight at once.
+    /// [`write`](Self::write) of a segment that is whole.
+    #[inline(always)]
+    pub(super) fn write_whole<T: Pod, Op: ReduceOp<T>>(
+        self,
+        element: impl Fn(usize) -> T,
+        before: Op::Acc,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) -> Op::Acc {
+        let mut acc = before;
+        self.for_each_of_whole(opaque(self.stride), |k, at| {
+            acc = self.write_one::<T, Op>(k, at, element(k), acc, exclusive, out);
+        });
+        acc
+    }
+
+    /// Writes result `k` to place `at`, of an element and what stands before it; these combined.
+    #[inline(always)]
+    fn write_one<T: Pod, Op: ReduceOp<T>>(
+        self,
+        k: usize,
+        at: usize,
+        element: T,
+        before: Op::Acc,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) -> Op::Acc {
+        let index = self.row + k as u64;
+        let acc = Op::combine(before, Op::lift(element, index));
+        let result = finish::<T, Op>(before, acc, index, exclusive);
+        // SAFETY: of the segment, which is within the array.
+        unsafe { set_unchecked(out, at, result) };
+        acc
+    }
+
+    /// Calls `f` with the number and the place of each element, in their order; `stride` is the segment's own.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn for_each(self, stride: usize, mut f: impl FnMut(usize, usize)) {
-        if self.len as usize == N {
-            let mut at = self.first;
-            for k in 0..N {
-                f(k, at);
-                at = at.wrapping_add(stride);
-            }
+        if self.is_whole() {
+            self.for_each_of_whole(stride, f);
         } else {
             let mut at = self.first;
             for k in 0..N {
@@ -83,6 +122,17 @@ impl<const N: usize> Segment<N> {
                 }
                 at = at.wrapping_add(stride);
             }
+        }
+    }
+
+    /// [`for_each`](Self::for_each) of `N` elements: no branch stands between them, so that what is loaded is in flight at
+    /// once.
+    #[inline(always)]
+    fn for_each_of_whole(self, stride: usize, mut f: impl FnMut(usize, usize)) {
+        let mut at = self.first;
+        for k in 0..N {
+            f(k, at);
+            at = at.wrapping_add(stride);
         }
     }
 }
@@ -137,7 +187,7 @@ impl<T: Pod, const N: usize> Kept<T, N> {
 ///
 /// `i` is less than the length.
 #[inline(always)]
-unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
+pub(super) unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
     if const { size_of::<R>() == align_of::<R>() && size_of::<R>() <= 16 } {
         // SAFETY: the caller's promise; every element is aligned to its size.
         unsafe { out.set_vec_unchecked::<1>(i, [result]) };
