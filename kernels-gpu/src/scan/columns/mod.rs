@@ -24,9 +24,9 @@ use cuda_std::prelude::*;
 mod segment;
 mod segments;
 
-use super::{Lines, THREADS, get_unchecked};
+use super::{Lines, THREADS, get_unchecked, set_within};
 use crate::op::{Max, Min, Product, ReduceOp, Sum, finish};
-use segment::{Kept, Segment, opaque, set_unchecked};
+use segment::{Kept, Segment, opaque};
 use segments::{Segments, Total};
 
 /// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
@@ -209,27 +209,23 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         let first = thread::block_idx_x() as usize * THREADS * wanted + thread::thread_idx_x() as usize;
         let count = Ord::min(self.lines.count.saturating_sub(first).div_ceil(THREADS), wanted);
         // Of a column that there is not there are no elements.
-        let is_within = |column: usize| {
-            let elements = self.elements::<FEW_ROWS>(column, (0, column), 0);
-            let results = self.results::<FEW_ROWS>(column, (0, column), 0);
-            elements.len as usize == n && results.len == elements.len
-        };
-        if !is_within(first) || !is_within(first + count.saturating_sub(1) * THREADS) {
+        let last = first + count.saturating_sub(1) * THREADS;
+        let are_within = self.elements::<FEW_ROWS>(first, (0, first), 0).len as usize == n
+            && self.elements::<FEW_ROWS>(last, (0, last), 0).len as usize == n;
+        if !are_within {
             return;
         }
-        let len = (n * count) as u32;
         let mut loaded = [T::zeroed(); MANY_ROWS];
-        for_each_of_short(n, len, self.lines.first.wrapping_add(first), along, |k, _, at| {
+        for_each_of_short(n, n * count, self.lines.first.wrapping_add(first), along, |k, _, at| {
             // SAFETY: of a column that is within the input, as the first and the last one are.
             loaded[k] = unsafe { get_unchecked(self.x, at) };
         });
         let mut acc = Op::identity();
-        for_each_of_short(n, len, first, inner, |k, row, at| {
+        for_each_of_short(n, n * count, first, inner, |k, row, at| {
             let before = if row == 0 { Op::identity() } else { acc };
-            acc = Op::combine(before, Op::lift(loaded[k], row.into()));
-            let result = finish::<T, Op>(before, acc, row.into(), self.exclusive);
-            // SAFETY: of a column that is within the output, as the first and the last one are.
-            unsafe { set_unchecked(self.out, at, result) };
+            acc = Op::combine(before, Op::lift(loaded[k], row as u64));
+            // With a condition, which takes less time than to ask ahead whether all are within the output.
+            set_within(self.out, at, finish::<T, Op>(before, acc, row as u64, self.exclusive));
         });
     }
 
@@ -356,14 +352,14 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
 /// Calls `f` with the number, the row and the place of each of `len` elements, at most [`MANY_ROWS`], of columns of `n`
 /// rows that a thread has one after the other, from the first one's place on; rows are `along` apart.
 #[inline(always)]
-fn for_each_of_short(n: usize, len: u32, first: usize, along: usize, mut f: impl FnMut(usize, u32, usize)) {
+fn for_each_of_short(n: usize, len: usize, first: usize, along: usize, mut f: impl FnMut(usize, usize, usize)) {
     let to_next_column = THREADS.wrapping_sub((n - 1).wrapping_mul(along));
     let (mut at, mut row) = (first, 0);
     for k in 0..MANY_ROWS {
-        if (k as u32) < len {
+        if k < len {
             f(k, row, at);
         }
-        let is_last = row + 1 == n as u32;
+        let is_last = row + 1 == n;
         at = at.wrapping_add(if is_last { to_next_column } else { along });
         row = if is_last { 0 } else { row + 1 };
     }

@@ -187,7 +187,7 @@ impl<T: Pod, const N: usize> Kept<T, N> {
 ///
 /// `i` is less than the length.
 #[inline(always)]
-pub(super) unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
+unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
     if const { size_of::<R>() == align_of::<R>() && size_of::<R>() <= 16 } {
         // SAFETY: the caller's promise; every element is aligned to its size.
         unsafe { out.set_vec_unchecked::<1>(i, [result]) };
