@@ -297,8 +297,8 @@ pub enum Error {
     ///
     /// On a GPU a panic takes the device's context along: every later call on this GPU is this error at once, until
     /// [`Device::reset`](crate::Device::reset). The driver prints file, line, block and thread on standard error as well.
-    /// The message of a panic is there if it has no arguments: formatting would take registers and a stack in every kernel
-    /// that can panic.
+    /// The message of a panic is there if it has no arguments, for formatting would take registers and a stack in every kernel
+    /// that can panic; or if it is that of [`cuda_std::panic_with`], with its numbers.
     #[error(transparent)]
     Fault(Box<cuda_sim::Fault>),
 

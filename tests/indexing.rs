@@ -74,7 +74,9 @@ fn indices_out_of_bounds_fail() {
         let error = x.take(Axis(0), &indices).unwrap_err();
         assert!(matches!(error, Error::Fault(_)), "{error}");
         assert!(
-            error.to_string().contains("an index is out of bounds of its axis"),
+            error.to_string().contains(&format!(
+                "an index is out of bounds of its axis: given {index}, as number 1, wanted indices below 3"
+            )),
             "{error}"
         );
         let mut sums = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0, 3.0]).unwrap();

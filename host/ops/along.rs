@@ -21,8 +21,8 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Cost
     ///
     /// Where each element lies is computed first, 8 bytes for each index, by one kernel; a second one reads that and moves the
-    /// elements. The indices are looked at on the device: one that is out of bounds is a panic of the second kernel, as
-    /// of [`take`](Self::take).
+    /// elements. The indices are looked at on the device: one that is out of bounds is a panic of the second kernel, which says
+    /// which it is, and calls it −1.
     ///
     /// # Errors
     ///

@@ -164,8 +164,8 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// occur more than once. The result has as many parts along the axis as there are indices.
     ///
     /// Each element that is named is read once and written once; indices of other types than `u64` are made `u64` first.
-    /// Indices on the device are looked at there: one that is out of bounds is a panic of the kernel, as that of a slice's
-    /// index, which the simulated GPU reports at once, and a GPU with the call that waits. Indices on the [host](Indices) are
+    /// Indices on the device are looked at there: one that is out of bounds is a panic of the kernel, which names it; the
+    /// simulated GPU reports it at once, and a GPU with the call that waits. Indices on the [host](Indices) are
     /// looked at, and copied to the device, ahead of the launch.
     ///
     /// # Errors

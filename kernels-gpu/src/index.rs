@@ -47,6 +47,15 @@ fn numbers() -> [u64; ITEMS] {
     cuda_std::array::from_fn(|k| first.wrapping_add((k * THREADS) as u64))
 }
 
+/// The panic of these kernels. A large index is a negative one, of a signed type.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn out_of_bounds(index: u64, number: u64, length: usize) -> ! {
+    cuda_std::panic_with(
+        "an index is out of bounds of its axis: given {}, as number {}, wanted indices below {}",
+        [index as i64, number as i64, length as i64],
+    )
+}
+
 /// What a word of the array that has a part for each index belongs to.
 struct Named {
     /// Which of the indices.
@@ -62,8 +71,7 @@ struct Named {
 ///
 /// # Panics
 ///
-/// If the index is not less than `n`, or the place not less than `len`: the only panic of these kernels, without the code
-/// that would put numbers into a message.
+/// If the index is not less than `n`, or the place not less than `len`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn named(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> Named {
     let (part, word) = div_rem(number, inner as u64);
@@ -72,10 +80,9 @@ fn named(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> Na
     let [index] = unsafe { indices.load_vec_unchecked(which as usize) };
     let part = outer.wrapping_mul(n as u64).wrapping_add(index);
     let at = part.wrapping_mul(inner as u64).wrapping_add(word);
-    assert!(
-        index < n as u64 && at < len as u64,
-        "an index is out of bounds of its axis"
-    );
+    if index >= n as u64 || at >= len as u64 {
+        out_of_bounds(index, which, n);
+    }
     Named {
         which: which as usize,
         index: index as usize,
@@ -170,7 +177,9 @@ pub fn find_last(indices: &[u64], reset: bool, last: SliceMut<'_, u32>) {
         if number < indices.len() as u64 {
             // SAFETY: in bounds, as just asked; a single element is always aligned.
             let [index] = unsafe { indices.load_vec_unchecked(number as usize) };
-            assert!(index < last.len() as u64, "an index is out of bounds of its axis");
+            if index >= last.len() as u64 {
+                out_of_bounds(index, number, last.len());
+            }
             // SAFETY: in bounds, as just asked.
             let last = unsafe { last.atomic_unchecked(index as usize) };
             if reset {
@@ -208,7 +217,9 @@ pub fn put<T: Cell>(
         if numbers[k] < count as u64 {
             let named = named(numbers[k], indices, n, inner, out.len());
             let is_last = last.is_empty() || {
-                assert!(named.index < last.len(), "an index is out of bounds of its axis");
+                if named.index >= last.len() {
+                    out_of_bounds(named.index as u64, named.which as u64, last.len());
+                }
                 // SAFETY: in bounds, as just asked; a single element is always aligned.
                 let [last] = unsafe { last.load_vec_unchecked::<1>(named.index) };
                 last == (named.which as u32).wrapping_add(1)

@@ -36,6 +36,7 @@ fn take([address, _]: [u64; 2]) -> Option<&'static PanicRecord> {
 }
 
 fn write(record: &PanicRecord, module: [u64; 2], message: Option<&str>) {
+    record.write_numbers([-1, 2, 3], 2);
     record.write_thread(module[1] as u32, [1, 2, 3], [4, 5, 6]);
     record.write_place("src/kernels.rs", 17, 9);
     message.inspect(|message| record.write_message(message));
@@ -47,7 +48,11 @@ pub(crate) fn panicking(mut device: Device) -> String {
     let break_at = stub_break();
     device.register_kernels(panicking_modules()).unwrap();
     let mut said = String::new();
-    for (status, message) in [(ASSERT, Some("no")), (719, None), (ECC_UNCORRECTABLE, Some("lost"))] {
+    for (status, message) in [
+        (ASSERT, Some("no {} of {}")),
+        (719, None),
+        (ECC_UNCORRECTABLE, Some("lost")),
+    ] {
         let [_, told] = launch_both(&device);
         write(take(told).unwrap(), told, message);
         break_at(0, status);
@@ -79,8 +84,8 @@ fn a_panic_is_an_error_with_kernel_block_thread_place_and_message() {
     let (said, log) = run(stub(), "panicking", &[]);
     let thread = "kernel `second`: block (1, 2, 3), thread (4, 5, 6)";
     let expected = format!(
-        "{thread}: no, at src/kernels.rs:17:9; {thread}: panic (its message has arguments, which only the simulated \
-             GPU formats), at src/kernels.rs:17:9; cuda:0 is lost: "
+        "{thread}: no -1 of 2, at src/kernels.rs:17:9; {thread}: panic (its message has arguments, which only the simulated \
+             GPU formats; cuda_std::panic_with has numbers), at src/kernels.rs:17:9; cuda:0 is lost: "
     );
     assert!(said.starts_with(&expected), "{said}");
     let variables = log.iter().filter(|line| line.starts_with("variable"));

@@ -35,7 +35,7 @@
 //! | `ldmatrix`, `stmatrix` | [`matrix`] |
 //! | `__pipeline_memcpy_async`, `cp.async` | [`async_copy`] |
 //! | cuRAND's `curand_init`, `curand4`, `curand_normal` | [`random`] |
-//! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
+//! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself, [`panic_with`] numbers |
 //!
 //! # Examples
 //!
@@ -122,6 +122,7 @@ pub use float::Float;
 pub use global::{Slice, SliceMut};
 pub use grid::GridBarrier;
 pub use macros::{KernelParam, device_fn, kernel, shared_array};
+pub use panics::panic_with;
 pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.

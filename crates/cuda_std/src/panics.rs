@@ -1,18 +1,55 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread on a GPU leaves of its panic; not for direct use.
+//! Panics with numbers; and what a thread on a GPU leaves of its panic, which is not for direct use.
 //!
 //! A panic ends the launch and the device's context with it, and device memory can be read no more. So the host crate
 //! gives each module that can panic the address of a [`PanicRecord`] in its own memory, which the device can write:
 //! the variable [`HOST`] of the module has it. The first thread of a module that panics takes the module's own record,
 //! and of those the first takes the host's; the others wait for it, so that none ends the launch before all is written.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::panic::Location;
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 
-use crate::hint;
+use crate::{hint, machine};
 
 /// The variable of a module, two `u64`: the address of the host's [`PanicRecord`] and the number that the host gives the
 /// module. Both are 0 where the host knows nothing of them. The name has the version of the record's layout.
-pub const HOST: &str = "cuda_std_panic_host_1";
+pub const HOST: &str = "cuda_std_panic_host_2";
+
+/// The most numbers that a message has.
+pub const NUMBERS: usize = 3;
+
+/// Panics with a message in which the first `{}` stands for the first of the numbers, the next one for the next, up to
+/// [`NUMBERS`] of them.
+///
+/// `panic!` and `assert!` whose messages have arguments want the formatter, for which a kernel would need registers and a stack;
+/// so on a GPU such a panic is told by its place alone. This one has its numbers there, too: the host puts them in.
+///
+/// ```should_panic
+/// use cuda_std::prelude::*;
+///
+/// /// `out[i] = table[places[i]]`
+/// #[kernel]
+/// pub fn look_up(table: &[f32], places: &[u32], out: SliceMut<'_, f32>) {
+///     let i = thread::index_1d();
+///     if i < out.len() {
+///         let place = places[i] as usize;
+///         if place >= table.len() {
+///             cuda_std::panic_with("place {} of a table of {}", [place as i64, table.len() as i64]);
+///         }
+///         out.set(i, table[place]);
+///     }
+/// }
+/// # let mut out = [0.0; 3];
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| look_up(&[1.0, 2.0], &[0, 1, 7], out));
+/// ```
+#[cold]
+#[inline(always)]
+#[track_caller]
+pub fn panic_with<const N: usize>(message: &'static str, numbers: [i64; N]) -> ! {
+    const { assert!(N <= NUMBERS, "a panic has at most three numbers") };
+    let number = |i| if i < N { numbers[i] } else { 0 };
+    machine::panic_with(message, number(0), number(1), number(2), N as u32, Location::caller())
+}
 
 /// Of several threads the first does something, and the others wait until it has.
 #[derive(Debug)]
@@ -34,6 +71,9 @@ pub struct PanicRecord {
     thread: [AtomicU32; 3],
     line: AtomicU32,
     column: AtomicU32,
+    /// How many of the numbers there are.
+    count: AtomicU32,
+    numbers: [AtomicI64; NUMBERS],
     file: Text<256>,
     message: Text<512>,
 }
@@ -108,6 +148,8 @@ impl PanicRecord {
             thread: [const { AtomicU32::new(0) }; 3],
             line: AtomicU32::new(0),
             column: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            numbers: [const { AtomicI64::new(0) }; NUMBERS],
             file: Text::new(),
             message: Text::new(),
         }
@@ -135,6 +177,15 @@ impl PanicRecord {
     #[inline(always)]
     pub fn write_message(&self, message: &str) {
         self.message.write(message);
+    }
+
+    /// Writes so many numbers that stand in the message.
+    #[inline(always)]
+    pub fn write_numbers(&self, numbers: [i64; NUMBERS], count: u32) {
+        self.count.store(count, Ordering::Relaxed);
+        for i in 0..NUMBERS {
+            self.numbers[i].store(numbers[i], Ordering::Relaxed);
+        }
     }
 
     /// Whether a message was written.
@@ -183,8 +234,22 @@ fn write_bytes(room: &[AtomicU8], bytes: &[u8]) {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
+pub(crate) use host::with_numbers;
+
+#[cfg(not(target_arch = "nvptx64"))]
 mod host {
     use super::*;
+
+    /// The message with the numbers, each in place of a `{}`, as long as there are some.
+    pub(crate) fn with_numbers(message: &str, numbers: &[i64]) -> String {
+        let mut parts = message.splitn(numbers.len() + 1, "{}");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (number, part) in numbers.iter().zip(parts) {
+            text += &number.to_string();
+            text += part;
+        }
+        text
+    }
 
     impl PanicRecord {
         /// Hands over the panic, if one was written; what was cut ends in an ellipsis.
@@ -195,6 +260,12 @@ mod host {
             let number = |number: &AtomicU32| number.load(Ordering::Relaxed);
             let numbers = |of: &[AtomicU32; 3]| of.each_ref().map(number);
             let (file, message) = (self.file.read(), self.message.read());
+            let count = (number(&self.count) as usize).min(NUMBERS);
+            let in_message: Vec<i64> = self.numbers[..count]
+                .iter()
+                .map(|x| x.load(Ordering::Relaxed))
+                .collect();
+            let message = message.map(|message| with_numbers(&message, &in_message));
             Some(with(Panic {
                 module: number(&self.module),
                 block: numbers(&self.block),
@@ -249,6 +320,31 @@ mod tests {
             assert_eq!(record.read(|read| assert_eq!(read, panic)), Some(()));
             assert!(!record.turn.take(), "it has one");
         }
+    }
+
+    #[test]
+    fn numbers_stand_in_the_message() {
+        let message = |text: &'static str, numbers, count| {
+            let record = PanicRecord::new();
+            assert!(record.turn.take());
+            write(
+                &record,
+                &Panic {
+                    message: Some(text),
+                    ..PANIC
+                },
+            );
+            record.write_numbers(numbers, count);
+            record.turn.finish();
+            record.read(|panic| panic.message.unwrap().to_owned()).unwrap()
+        };
+        assert_eq!(
+            message("{} of {}: {}", [i64::MIN, 2, -3], 3),
+            "-9223372036854775808 of 2: -3"
+        );
+        assert_eq!(message("{} of {}", [1, 2, 3], 1), "1 of {}");
+        assert_eq!(message("none", [1, 2, 3], 2), "none");
+        assert_eq!(message("{}", [1, 2, 3], 0), "{}");
     }
 
     #[test]

@@ -17,7 +17,8 @@ use super::modules::contains;
 use crate::error::Result;
 
 /// What stands for a message with arguments.
-const FORMATTED: &str = "panic (its message has arguments, which only the simulated GPU formats)";
+const FORMATTED: &str =
+    "panic (its message has arguments, which only the simulated GPU formats; cuda_std::panic_with has numbers)";
 
 /// The bytes that are locked: a page of the system's, all of it this one's.
 const PAGE_BYTES: usize = 4096;

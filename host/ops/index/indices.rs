@@ -24,7 +24,8 @@ pub trait HostIndex: Copy + sealed::ToPlace {}
 /// a slice, an array, a `Vec` or an array of ndarray's on the host, of a [`HostIndex`], which is copied to the device first.
 ///
 /// Indices on the host are looked at before anything is done: one that is out of bounds is
-/// [`Error::Parameter`](crate::Error::Parameter), which names it. Those on the device are looked at by the kernel.
+/// [`Error::Parameter`](crate::Error::Parameter), which names it. Those on the device are looked at by the kernel, and one that is out
+/// of bounds is its panic, [`Error::Fault`](crate::Error::Fault), which names it, too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the indices of parts along an axis",
     note = "wanted: a reference to an array of one axis on the device, of `u64`, `i64` or `u32`; or to a slice or an array of one \

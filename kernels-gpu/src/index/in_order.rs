@@ -15,7 +15,7 @@ use bytemuck::Pod;
 use core::ops::Add;
 use cuda_std::prelude::*;
 
-use super::{THREADS, div_rem};
+use super::{THREADS, div_rem, out_of_bounds};
 use crate::matmul::unroll;
 
 /// Warps of a block.
@@ -107,33 +107,35 @@ impl List {
         thread::sync_threads();
     }
 
-    /// Adds those of a chunk, wherever there is room, and says how many there are. `left` indices are left from the chunk's first on, whose
-    /// number since the list began is `first`.
+    /// Adds those of a chunk, wherever there is room, and says how many there are. The chunk's first is index `at` of `of` indices, and
+    /// its number since the list began is `first`.
     ///
     /// # Panics
     ///
     /// If an index is not less than `n`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn append(&self, indices: &[u64; ITEMS], left: usize, n: usize, first: usize, share: Share) -> u32 {
+    fn append(&self, indices: &[u64; ITEMS], [at, of]: [usize; 2], n: usize, first: usize, share: Share) -> u32 {
         let (mut ballots, mut count) = ([0u32; ITEMS], 0);
         unroll!(8, k => {
-            let is_index = number(k) < left;
-            assert!(!is_index || indices[k] < n as u64, "an index is out of bounds of its axis");
+            let is_index = number(k) < of - at;
+            if is_index && indices[k] >= n as u64 {
+                out_of_bounds(indices[k], (at + number(k)) as u64, n);
+            }
             let is_own = is_index && indices[k] as u32 & ((1 << share.shift) - 1) == share.number;
             ballots[k] = warp::ballot(warp::FULL_MASK, is_own);
             count += ballots[k].count_ones();
         });
         let lane = thread::thread_idx_x() % 32;
-        let mut at = 0;
+        let mut place = 0;
         if lane == 0 && count > 0 {
             // SAFETY: there is one.
-            at = unsafe { self.count.atomic_unchecked(0) }.fetch_add(count);
+            place = unsafe { self.count.atomic_unchecked(0) }.fetch_add(count);
         }
-        at = warp::shuffle(warp::FULL_MASK, at, 0);
+        place = warp::shuffle(warp::FULL_MASK, place, 0);
         let places: [u32; ITEMS] = cuda_std::array::from_fn(|k| {
-            let place = at + (ballots[k] & ((1 << lane) - 1)).count_ones();
-            at += ballots[k].count_ones();
-            place
+            let own = place + (ballots[k] & ((1 << lane) - 1)).count_ones();
+            place += ballots[k].count_ones();
+            own
         });
         unroll!(8, k => {
             if ballots[k] >> lane & 1 == 1 {
@@ -405,7 +407,7 @@ pub fn scatter_add_in_order<T: Pod + Add<Output = T>>(
         while first < indices.len() {
             let chunk = next;
             next = load(indices, first + CHUNK);
-            let listed = list.append(&chunk, indices.len() - first, n, first - begin, share);
+            let listed = list.append(&chunk, [first, indices.len()], n, first - begin, share);
             first += CHUNK;
             let is_full = listed > (CAPACITY - CHUNK) as u32 || first - begin > u32::MAX as usize - CHUNK;
             if is_full || first >= indices.len() {

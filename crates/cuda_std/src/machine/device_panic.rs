@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a panic does on an NVIDIA GPU.
 
-use core::panic::PanicInfo;
+use core::panic::{Location, PanicInfo};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::{block_idx, fence_system, thread_idx};
-use crate::panics::{PanicRecord, Turn};
+use crate::panics::{NUMBERS, PanicRecord, Turn};
 
 /// The first thread of the module that panics takes this.
 static FIRST: Turn = Turn::new();
@@ -16,15 +16,28 @@ static PANIC: PanicRecord = PanicRecord::new();
 
 /// The module's variable [`panics::HOST`](crate::panics::HOST).
 #[unsafe(no_mangle)]
-static cuda_std_panic_host_1: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static cuda_std_panic_host_2: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// A message with arguments would pull the formatter into every kernel; such a panic is told by its place alone.
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    fail(info.location(), info.message().as_str(), [0; NUMBERS], 0)
+}
+
+/// Panics with a message that has so many of the numbers in it. They are not an array here, for which the caller would need a
+/// stack.
+#[cold]
+#[inline(never)]
+pub fn panic_with(message: &'static str, a: i64, b: i64, c: i64, count: u32, place: &'static Location<'static>) -> ! {
+    fail(Some(place), Some(message), [a, b, c], count)
+}
 
 /// Leaves what is known of a panic to the host, and ends the launch with CUDA_ERROR_ASSERT by the driver's function for
 /// failed assertions, which also has it printed.
 ///
-/// A message with arguments would pull the formatter into every kernel; such a panic is told by its place alone. And a
-/// kernel has as many registers and as much of a stack as this takes, so it holds on to nothing that it can read again.
-#[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
+/// A kernel has as many registers and as much of a stack as this takes, so it holds on to nothing that it can read again.
+#[inline(always)]
+fn fail(place: Option<&Location<'_>>, message: Option<&str>, numbers: [i64; NUMBERS], count: u32) -> ! {
     unsafe extern "C" {
         fn __assertfail(message: *const u8, file: *const u8, line: u32, function: *const u8, size: usize) -> !;
     }
@@ -32,14 +45,24 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     if FIRST.take() {
         let record = host_record().unwrap_or(&PANIC);
         if record.turn.take() {
-            record_panic(record, info);
+            record_thread(record);
+            record.write_numbers(numbers, count);
+            if let Some(place) = place {
+                record.write_place(place.file(), place.line(), place.column());
+            }
+            if let Some(message) = message {
+                record.write_message(message);
+            }
+            fence_system();
+            record.turn.finish();
+            fence_system();
         }
         if PANIC.has_message() {
             text = PANIC.message();
         }
         FIRST.finish();
     }
-    let (file, line) = match info.location() {
+    let (file, line) = match place {
         Some(place) => (place.file_as_c_str(), place.line()),
         None => (c"unknown", 0),
     };
@@ -50,29 +73,15 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 /// The host's record, if it wants to be told.
 #[inline(always)]
 fn host_record() -> Option<&'static PanicRecord> {
-    let address = cuda_std_panic_host_1[0].load(Ordering::Relaxed);
+    let address = cuda_std_panic_host_2[0].load(Ordering::Relaxed);
     // SAFETY: null, or the host's record, which it keeps as long as the module is loaded.
     unsafe { core::ptr::with_exposed_provenance::<PanicRecord>(address as usize).as_ref() }
 }
 
-/// Writes a record that was taken.
-#[inline(always)]
-fn record_panic(record: &PanicRecord, info: &PanicInfo<'_>) {
-    record_thread(record);
-    if let Some(place) = info.location() {
-        record.write_place(place.file(), place.line(), place.column());
-    }
-    if let Some(message) = info.message().as_str() {
-        record.write_message(message);
-    }
-    fence_system();
-    record.turn.finish();
-    fence_system();
-}
-
+/// Writes which thread it is.
 #[inline(never)]
 fn record_thread(record: &PanicRecord) {
     let (block, thread) = (block_idx(), thread_idx());
-    let module = cuda_std_panic_host_1[1].load(Ordering::Relaxed) as u32;
+    let module = cuda_std_panic_host_2[1].load(Ordering::Relaxed) as u32;
     record.write_thread(module, [block.x, block.y, block.z], [thread.x, thread.y, thread.z]);
 }

@@ -47,6 +47,8 @@ pub use device_memory::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_mma::*;
 #[cfg(target_arch = "nvptx64")]
+pub use device_panic::panic_with;
+#[cfg(target_arch = "nvptx64")]
 pub use device_wgmma::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -93,25 +95,21 @@ pub(crate) const fn vec_align<T, const N: usize>() -> usize {
     }
 }
 
-/// What the simulated GPU says of an access out of bounds. Not for the GPU: formatting costs code and registers.
+/// A vector access that is out of bounds, as the simulated GPU says it. Not for the GPU: it takes a number too many.
 #[cold]
 #[inline(never)]
 #[track_caller]
 pub(crate) fn out_of_bounds(what: &str, first: usize, count: usize, len: usize) -> ! {
-    match count {
-        1 => panic!("index out of bounds of {what}: the len is {len} but the index is {first}"),
-        _ => panic!("{count} elements from index {first} on are out of bounds of {what}, whose len is {len}"),
-    }
+    panic!("{count} elements from index {first} on are out of bounds of {what}, whose len is {len}")
 }
 
-/// Panics unless element `$index` of `$len` is in bounds, or the `$count` elements from there on; on the simulated GPU
-/// with a message that names index and length.
+/// Panics unless element `$index` of `$len` is in bounds, with a message that names both; or the `$count` elements from there on,
+/// with numbers on the simulated GPU.
 macro_rules! check_bounds {
     ($what:literal, $index:expr, $len:expr) => {
-        if !$crate::machine::CHECKED {
-            assert!($index < $len, concat!("index out of bounds of ", $what));
-        } else if $index >= $len {
-            $crate::machine::out_of_bounds($what, $index, 1, $len);
+        if $index >= $len {
+            let message = concat!("index out of bounds of ", $what, ": the len is {} but the index is {}");
+            $crate::panics::panic_with(message, [$len as i64, $index as i64]);
         }
     };
     ($what:literal, $index:expr, $count:expr, $len:expr) => {

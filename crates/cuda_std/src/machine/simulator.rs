@@ -10,6 +10,7 @@
 //! inlines it into other crates unasked.
 
 use core::mem::MaybeUninit;
+use core::panic::Location;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
@@ -18,6 +19,7 @@ use cuda_sim::{Kind, Lanes, Scope, SharedSite, Space};
 
 use super::Shuffle;
 use crate::array;
+use crate::panics::with_numbers;
 
 /// Accesses that a kernel vouches for are checked all the same.
 pub const CHECKED: bool = true;
@@ -45,6 +47,13 @@ pub fn grid_dim() -> Dim3 {
 #[cfg_attr(not(debug_assertions), inline)]
 pub fn lane_id() -> u32 {
     cuda_sim::lane()
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub fn panic_with(message: &'static str, a: i64, b: i64, c: i64, count: u32, _: &'static Location<'static>) -> ! {
+    panic!("{}", with_numbers(message, &[a, b, c][..count as usize]))
 }
 
 #[track_caller]

@@ -31,3 +31,18 @@ pub fn reads_of_a_block_that_has_ended(out: SliceMut<'_, u32>) {
         out.set(0, word.map_shared_rank(1).get(0));
     }
 }
+
+/// Gives up at an element that is larger than the number of elements.
+#[kernel]
+pub fn too_large(x: &[u32]) {
+    let i = thread::index_1d();
+    if i < x.len() && x[i] as usize > x.len() {
+        cuda_std::panic_with("element {} is {}, of {}", [i as i64, -i64::from(x[i]), x.len() as i64]);
+    }
+}
+
+/// Writes one past the end.
+#[kernel]
+pub fn set_out_of_bounds(out: SliceMut<'_, u32>) {
+    out.set(thread::index_1d() + 1, 1);
+}
