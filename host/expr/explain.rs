@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::Expr;
 use super::graph::apply::Application;
+use super::graph::composite::expanded;
 use super::graph::walk::{Depth, walk};
 use super::graph::{Array, Elements, Kind, Node};
 use super::plan;
@@ -58,6 +59,7 @@ impl<T: Value, D: Dimension> Expr<'_, T, D> {
 }
 
 pub(super) fn explain(root: &Arc<Node<'_>>) -> Result<String> {
+    let root = &expanded(root)?;
     let mut text = steps(root);
     let Some(home) = root.home.as_ref().filter(|_| !root.shape.contains(&0)) else {
         return Ok(text);
@@ -97,6 +99,7 @@ fn steps(root: &Arc<Node<'_>>) -> String {
                 let (operator, parts) = (reduction.operator.name_of(reduced.number), numbers(&reduction.parts));
                 (format!("{operator} along {:?}({parts})", reduction.axes), None)
             }
+            Kind::Composed(_) => unreachable!("composites are expanded by now"),
             Kind::Applied(applied) => {
                 let application = &applied.application;
                 let (operation, operands) = (application.operation.describe(), numbers(&application.operands));

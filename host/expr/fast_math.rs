@@ -7,6 +7,7 @@ use cuda_std::scalar::ScalarType;
 use ndarray::Dimension;
 
 use super::Expr;
+use super::graph::composite::expanded;
 use super::graph::function::{self, Binary, Ternary, Unary};
 use super::graph::walk::{Depth, rewrite};
 use super::graph::{Kind, Node, Part, ternary, unary};
@@ -43,6 +44,7 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// ```
     pub fn fast_math(&self) -> Self {
         let contracted = |root: Arc<Node<'a>>| -> Part<'a> {
+            let root = expanded(&root)?;
             let contracted = |_: &_, node| contract(&node).unwrap_or(node);
             let roots = rewrite(&[&root], |node| node.parts(Depth::All), contracted);
             Ok(fused(&roots, true).pop().expect("one root"))

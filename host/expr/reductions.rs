@@ -8,12 +8,13 @@ use kernels_gpu::compiled::Number;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::Expr;
+use super::graph::composite::Composite;
 use super::graph::fold::Operator;
 use super::graph::function::{Binary, Unary, is_float};
-use super::graph::parts::Parts;
+use super::graph::parts::{Parts, without};
 use super::graph::problem::Problem;
 use super::graph::walk::{first_along, insert_axis};
-use super::graph::{Node, Part, binary, cast, repeated, unary, with_type};
+use super::graph::{Node, Part, binary, cast, check_axes, repeated, unary, with_type};
 use super::value::Value;
 
 /// Reductions that have a name: for each the result's type, which is that of the reduction of an array, and what it computes.
@@ -293,6 +294,7 @@ pub(super) fn count(x: &Node<'_>, axes: &[usize]) -> usize {
 /// By the sums of the elements' distances from the first of them and of these distances' squares, in `f64`: so the elements are
 /// read once, and what the first one's distance from the mean costs of the 53 bits is none of a result's that has 24.
 fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
+    check_axes("variance", &x.shape, axes)?;
     let (ty, count) = (mean_type(x.ty), count(&x, axes));
     if count <= ddof {
         return Err(Problem::Parameter {
@@ -302,9 +304,21 @@ fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
             wanted: format!("less than {count}, the number of elements"),
         });
     }
-    let x = cast(x, ScalarType::F64)?;
-    let is_whole = axes.iter().all(|&axis| axis < x.shape.len());
-    let distance = match first_along(&x, axes).filter(|_| is_whole) {
+    let shape = without(&x.shape, axes);
+    let composite = Composite {
+        expand: variance_of,
+        parts: [x].into(),
+        settings: [ddof].into_iter().chain(axes.iter().copied()).collect(),
+    };
+    composite.result("variance", ty, shape)
+}
+
+/// Along the axes behind what is taken from their number.
+fn variance_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let (ty, ddof, axes) = (mean_type(of.parts[0].ty), of.settings[0], &of.settings[1..]);
+    let x = cast(Arc::clone(&of.parts[0]), ScalarType::F64)?;
+    let count = count(&x, axes);
+    let distance = match first_along(&x, axes) {
         Some(first) => binary(Binary::Sub, x, first)?,
         None => x,
     };
@@ -313,5 +327,5 @@ fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
     let squares = first(Node::reduce(Operator::Sum, [square], axes))?;
     let of_mean = divided(unary(Unary::Square, sum)?, count)?;
     let rest = unary(Unary::Relu, binary(Binary::Sub, squares, of_mean)?)?;
-    cast(divided(rest, count - ddof)?, ty)
+    Ok([cast(divided(rest, count - ddof)?, ty)?].into())
 }

@@ -333,6 +333,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_of_many_operations_has_one_plan() -> Result<()> {
+        let device = Device::simulator();
+        for round in 0..3 {
+            // Each is evaluated for the first time on a device of its own.
+            let other = Device::simulator();
+            let norm = |device: &Device| -> Result<_> {
+                let x = numbers(device, 35, round as f32)?.into_shape((5, 7))?;
+                let (weight, epsilon) = (1.5 + round as f32, 0.25 * f64::from(round));
+                x.expr().layer_norm(&[1], weight, 8.0, epsilon).eval()?.to_ndarray()
+            };
+            assert_eq!(norm(&device)?, norm(&other)?);
+            assert_eq!((plans(&device), plans(&other)), (1, 1));
+        }
+        let x = numbers(&device, 35, 1.0)?.into_shape((5, 7))?;
+        for round in 0..3 {
+            x.expr().softmax(Axis(1)).eval()?;
+            x.expr().softmax(Axis(0)).eval()?;
+            x.expr().log_softmax(Axis(1)).eval()?;
+            x.expr().variance_axis(Axis(1), 0).eval()?;
+            x.expr().variance_axis(Axis(1), 1).eval()?;
+            assert_eq!(plans(&device), 6, "{round}");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn there_are_not_too_many_plans() -> Result<()> {
         let device = Device::simulator();
         let x = numbers(&device, 40, 3.0)?;

@@ -89,6 +89,7 @@ impl<'a> Node<'a> {
                 wanted: "a result of fewer than 2^63 elements".into(),
             });
         }
+        let composites = Has::of(&operands).composites;
         let mut homes = operands.iter().filter_map(|operand| operand.home.as_ref());
         let home = homes.next().cloned();
         if let Some(home) = &home {
@@ -111,6 +112,7 @@ impl<'a> Node<'a> {
             size: weight(&kind, shape.len()),
             has: Has {
                 applications: true,
+                composites,
                 ..Has::default()
             },
             kind,

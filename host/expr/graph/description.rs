@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
 
+use super::composite::{Composed, Composite};
 use super::function::bits_of;
 use super::walk::{Depth, FEW, Known};
 use super::{Array, Elements, Kind, Node, Reduced, Reduction};
@@ -36,6 +37,8 @@ pub(in crate::expr) struct Description<'r, 'a> {
     nodes: u64,
     of_reductions: Known<*const Reduction<'a>, u64>,
     reductions: u64,
+    of_composites: Known<*const Composite<'a>, u64>,
+    composites: u64,
     /// The shape that was written last.
     shape: &'r [usize],
 }
@@ -64,6 +67,8 @@ impl<'r, 'a> Description<'r, 'a> {
             nodes: 0,
             of_reductions: Known::default(),
             reductions: 0,
+            of_composites: Known::default(),
+            composites: 0,
             shape: &[],
         };
         this.words.push(outputs.len() as u64);
@@ -128,10 +133,11 @@ impl<'r, 'a> Description<'r, 'a> {
         Some(())
     }
 
-    /// The parts that are to be described: of a reduction that is described already none.
+    /// The parts that are to be described: of a reduction or a composite that is described already none.
     fn parts(&self, node: &'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>] {
         match &node.kind {
             Kind::Reduced(reduced) if self.reduction(reduced).is_some() => &[],
+            Kind::Composed(composed) if self.composite(composed).is_some() => &[],
             _ => node.parts(Depth::Reductions),
         }
     }
@@ -145,6 +151,10 @@ impl<'r, 'a> Description<'r, 'a> {
         self.of_reductions.get(&Arc::as_ptr(&reduced.reduction))
     }
 
+    fn composite(&self, composed: &Composed<'a>) -> Option<u64> {
+        self.of_composites.get(&Arc::as_ptr(&composed.composite))
+    }
+
     /// Describes a part, whose own parts have these numbers: its kind and type, its shape, and what its kind has.
     fn node(&mut self, node: &'r Node<'a>, parts: &[u64]) -> Option<()> {
         let kind = match &node.kind {
@@ -153,6 +163,7 @@ impl<'r, 'a> Description<'r, 'a> {
             Kind::Index(_) => 2,
             Kind::Call(..) => 3,
             Kind::Reduced(_) => 4,
+            Kind::Composed(_) => 5,
             Kind::Argument(_) | Kind::Applied(_) => return None,
         };
         let (ty, is_of_last_shape) = (u64::from(node.ty as u8), *node.shape == *self.shape);
@@ -169,6 +180,7 @@ impl<'r, 'a> Description<'r, 'a> {
             Kind::Index(axis) => self.words.push(*axis as u64),
             Kind::Call(function, _) => self.words.push(std::ptr::from_ref(*function).addr() as u64),
             Kind::Reduced(reduced) => self.write_reduced(reduced),
+            Kind::Composed(composed) => self.write_composed(composed),
             Kind::Argument(_) | Kind::Applied(_) => {}
         }
         self.words.extend(parts);
@@ -230,6 +242,22 @@ impl<'r, 'a> Description<'r, 'a> {
         self.words.push(axes.len() as u64);
         self.words
             .extend(axes.map(|axis| axis.map_or(u64::MAX, |axis| axis as u64)));
+    }
+
+    /// The operation, unless it is described already, which of its results, and the axes that this has got. The parts follow.
+    fn write_composed(&mut self, composed: &'r Composed<'a>) {
+        let composite = &composed.composite;
+        let known = self.composite(composed);
+        self.words.push(known.unwrap_or(self.composites));
+        if known.is_none() {
+            self.of_composites.insert(Arc::as_ptr(composite), self.composites);
+            self.composites += 1;
+            // Functions that are at one address do the same.
+            self.words.push(composite.expand as usize as u64);
+            self.write_lengths(&composite.settings);
+        }
+        self.words.push(composed.number as u64);
+        self.write_lengths(&composed.inserted);
     }
 
     /// Lengths or axes, and how many they are.

@@ -2,6 +2,7 @@
 //! The graph behind expressions, without its types: what was written is checked here, and computed nowhere.
 
 pub(in crate::expr) mod apply;
+pub(in crate::expr) mod composite;
 pub(in crate::expr) mod description;
 pub(in crate::expr) mod fold;
 pub(in crate::expr) mod function;
@@ -16,6 +17,7 @@ use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
 
 use self::apply::Applied;
+use self::composite::Composed;
 use self::fold::Operator;
 use self::function::Binary;
 pub(in crate::expr) use self::operations::{
@@ -122,12 +124,13 @@ pub(in crate::expr) enum Kind<'a> {
     Call(&'static DeviceFnInfo, Parts<'a>),
     Reduced(Reduced<'a>),
     Applied(Applied<'a>),
+    Composed(Composed<'a>),
 }
 
 /// An operation has weight 1, a number and an array as much as goes with their bytes in a kernel's parameters.
 pub(in crate::expr) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
     match kind {
-        Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
+        Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) | Kind::Composed(_) => 1,
         Kind::Scalar(_) | Kind::Argument(_) => 4,
         // What an operation gives is an array in a kernel.
         Kind::Array(_) | Kind::Applied(_) => 5 + 3 * axes,
@@ -176,6 +179,8 @@ pub(in crate::expr) struct Node<'a> {
 pub(in crate::expr) struct Has {
     pub(in crate::expr) reductions: bool,
     pub(in crate::expr) applications: bool,
+    /// Whose own reductions are not told before they are expanded.
+    pub(in crate::expr) composites: bool,
 }
 
 impl Has {
@@ -184,6 +189,7 @@ impl Has {
         Self {
             reductions: parts.iter().any(|part| part.has.reductions),
             applications: parts.iter().any(|part| part.has.applications),
+            composites: parts.iter().any(|part| part.has.composites),
         }
     }
 }
@@ -214,6 +220,11 @@ impl<'a> Node<'a> {
             Kind::Applied(applied) => {
                 if let Some(mut application) = Arc::into_inner(applied.application) {
                     rest.append(&mut application.operands);
+                }
+            }
+            Kind::Composed(composed) => {
+                if let Some(composite) = Arc::into_inner(composed.composite) {
+                    composite.parts.leave_to(rest);
                 }
             }
             Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => {}
@@ -392,14 +403,7 @@ impl<'a> Node<'a> {
         let parts = parts.into();
         let shape = &parts[0].shape;
         let axes = ascending(axes);
-        let is_twice = axes.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| &pair[0]);
-        if let Some(&given) = axes.iter().find(|&&axis| axis >= shape.len()).or(is_twice) {
-            return Err(Problem::Axes {
-                operation: operator.name(),
-                given: vec![given],
-                wanted: format!("axes below {}, each once", shape.len()),
-            });
-        }
+        check_axes(operator.name(), shape, &axes)?;
         if axes.is_empty() {
             return Ok(parts);
         }
@@ -445,6 +449,23 @@ impl<'a> Node<'a> {
             })
         };
         Ok((0..operator.numbers()).map(node).collect())
+    }
+}
+
+/// An error unless all axes are those of a shape, each once.
+pub(in crate::expr) fn check_axes(
+    operation: &'static str,
+    shape: &[usize],
+    axes: &[usize],
+) -> std::result::Result<(), Problem> {
+    let is_wrong = |(at, &axis): (usize, &usize)| axis >= shape.len() || axes[..at].contains(&axis);
+    match axes.iter().enumerate().find(|&axis| is_wrong(axis)) {
+        None => Ok(()),
+        Some((_, &given)) => Err(Problem::Axes {
+            operation,
+            given: vec![given],
+            wanted: format!("axes below {}, each once", shape.len()),
+        }),
     }
 }
 

@@ -182,6 +182,13 @@ impl fmt::Debug for Shape {
     }
 }
 
+/// The lengths along all axes but these.
+pub(in crate::expr) fn without(shape: &[usize], axes: &[usize]) -> Shape {
+    let lengths = shape.iter().enumerate();
+    let kept = lengths.filter(|(axis, _)| !axes.contains(axis));
+    kept.map(|(_, &length)| length).collect()
+}
+
 /// A list with one more item ahead of item `at`.
 pub(in crate::expr) fn with_one_more<T: Copy>(list: &[T], at: usize, item: T) -> impl Iterator<Item = T> {
     let (ahead, behind) = list.split_at(at);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::apply::{Application, Applied};
+use super::composite::{Composite, expanded};
 use super::parts::{shared, with_one_more};
 use super::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::buffer::Buffer;
@@ -64,7 +65,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Known<K, V> {
 pub(in crate::expr) enum Depth {
     /// Those that functions are of.
     Calls,
-    /// Those that reductions are of, too.
+    /// Those that reductions and composites are of, too.
     Reductions,
     /// And those that applications are of.
     All,
@@ -76,6 +77,7 @@ impl<'a> Node<'a> {
         match &self.kind {
             Kind::Call(_, parts) => parts,
             Kind::Reduced(reduced) if depth != Depth::Calls => &reduced.reduction.parts,
+            Kind::Composed(composed) if depth != Depth::Calls => &composed.composite.parts,
             Kind::Applied(applied) if depth == Depth::All => &applied.application.operands,
             _ => &[],
         }
@@ -138,6 +140,7 @@ pub(in crate::expr) fn rewrite<'r, 'a>(
         nodes: Vec::with_capacity(nodes.len()),
         reductions: FxHashMap::default(),
         applications: FxHashMap::default(),
+        composites: FxHashMap::default(),
     };
     for node in nodes {
         let new = changed.rebuilt(node, parts(node));
@@ -154,6 +157,7 @@ struct Changed<'a> {
     /// One for each that several nodes have a number of.
     reductions: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>>,
     applications: FxHashMap<*const Application<'a>, Arc<Application<'a>>>,
+    composites: FxHashMap<*const Composite<'a>, Arc<Composite<'a>>>,
 }
 
 impl<'a> Changed<'a> {
@@ -195,6 +199,18 @@ impl<'a> Changed<'a> {
                     })
                 });
                 node.with_application(applied, new)
+            }
+            Kind::Composed(composed) => {
+                let old = &composed.composite;
+                let parts = now.collect();
+                let new = self.composites.entry(Arc::as_ptr(old)).or_insert_with(|| {
+                    Arc::new(Composite {
+                        expand: old.expand,
+                        parts,
+                        settings: old.settings.clone(),
+                    })
+                });
+                node.with_composite(composed, new)
             }
             Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => {
                 unreachable!("a part without parts")
@@ -240,6 +256,7 @@ pub(in crate::expr) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc
                 application: Arc::clone(&applied.application),
                 axes: shared(with_one_more(&applied.axes, at, None)),
             }),
+            Kind::Composed(composed) => Kind::Composed(composed.with_axis(at)),
             kind @ (Kind::Scalar(_) | Kind::Argument(_) | Kind::Call(..)) => kind.clone(),
         };
         let mut new = node.with_kind(kind);
@@ -255,6 +272,7 @@ pub(in crate::expr) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc
 
 /// The elements that are first along `axes`, which have length 1 then. None if they follow from a reduction's results.
 pub(in crate::expr) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Arc<Node<'a>>> {
+    let root = &expanded(root).ok()?;
     if in_order(&[root])
         .iter()
         .any(|node| matches!(node.kind, Kind::Reduced(_)))

@@ -8,17 +8,19 @@ use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Ix0, RemoveAxis};
 
-use super::softmax::{OF_SUMS, shifted, softmax};
-use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_type};
+use super::softmax::{OF_SUMS, shifted, softmax_of};
+use super::{Number, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::array::DeviceArray;
 use crate::error::Result as OnDevice;
 use crate::expr::Expr;
 use crate::expr::eval::{dim, home, run, run_at_hand};
+use crate::expr::graph::composite::Composite;
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Binary, Ternary, Unary};
+use crate::expr::graph::parts::{Parts, Shape, without};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
-use crate::expr::graph::{Elements, Node, Part, binary, cast, ternary, unary, with_type};
+use crate::expr::graph::{Elements, Node, Part, binary, cast, check_axes, ternary, unary, with_type};
 use crate::expr::operand::{IntoExpr, Operand};
 use crate::expr::plan::run::uninit_shape;
 use crate::expr::reductions::with_axes;
@@ -141,25 +143,21 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     ) -> OnDevice<LossAndGradient<T::Element, D>> {
         let x = self.part.clone()?;
         let (labels, gradient) = (labels.hidden().0?, gradient.operand().0?);
-        let labels = Labels::new("cross_entropy_with_gradient", &x, axis.0, &labels)?;
+        check_labels("cross_entropy_with_gradient", &x, axis.0, &labels)?;
         let ty = wide_type(&[&x, &gradient]);
-        let wide = cast(Arc::clone(&x), ty)?;
         let stream = home(&x)?;
         // What the gradient wants of all rows depends on the labels alone, and comes first.
-        let count = labels.count(ty)?;
-        let of_row = div(&cast(gradient, ty)?, &count)?;
-        let [count, of_row] = arrays_of(&stream, [count, of_row])?;
-        let rows = Rows::new(&wide, axis.0, &labels)?;
+        let [count, of_row] = arrays_of(&stream, counts(&labels, x.shape[axis.0], gradient, ty)?)?;
         let array = DeviceArray::uninit(&stream, dim(&x.shape))?;
         let loss_array = DeviceArray::uninit(&stream, Ix0())?;
-        let losses = rows.losses(&labels)?;
-        let of_rows = uninit_shape(&stream, ty, &losses.shape)?;
-        let root = rows.gradient(&wide, axis.0, &labels, &of_row, x.ty)?;
+        let of_rows = uninit_shape(&stream, ty, &labels.shape)?;
+        let [root, losses] = gradient_and_losses(&x, axis.0, &labels, &of_row)?;
         let is_done = run_at_hand(&stream, &[&root, &losses], &[&&*array, &*of_rows])?;
         let losses = match is_done {
             true => Node::of_array(of_rows, ty),
             false => {
-                let rows = rows.evaluated(&stream)?;
+                let (wide, labels) = (cast(Arc::clone(&x), ty)?, Labels::new(&x, axis.0, &labels)?);
+                let rows = Rows::new(&wide, axis.0, &labels)?.evaluated(&stream)?;
                 let root = rows.gradient(&wide, axis.0, &labels, &of_row, x.ty)?;
                 run(&stream, &[&root], &[&&*array])?;
                 rows.losses(&labels)?
@@ -182,23 +180,8 @@ struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    fn new(operation: &'static str, x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Result<Self, Problem> {
-        check_axes(operation, x, &[axis])?;
-        let mut rows = x.shape.to_vec();
-        let classes = rows.remove(axis);
-        if *labels.shape != *rows {
-            return Err(Problem::Shape {
-                operation,
-                given: format!("labels of shape {:?}", labels.shape),
-                wanted: format!("{rows:?}, that of the logits without axis {axis}"),
-            });
-        }
-        // A negative one is a large one.
-        let labels = match labels.ty {
-            ScalarType::U64 => Arc::clone(labels),
-            _ => with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64),
-        };
-        let classes = Node::scalar(ScalarType::U64, classes as u64);
+    fn new(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Result<Self, Problem> {
+        let (labels, classes) = (of_classes(labels)?, classes(x.shape[axis]));
         let along = insert_axis(&labels, axis);
         Ok(Self {
             are_classes: binary(Binary::Less, labels, Arc::clone(&classes))?,
@@ -206,13 +189,86 @@ impl<'a> Labels<'a> {
             are_labels: binary(Binary::Equal, Node::index(&x.shape, axis)?, along)?,
         })
     }
+}
 
-    /// How many are classes, in a type of floats.
-    fn count(&self, ty: ScalarType) -> Part<'a> {
-        let axes: Vec<usize> = (0..self.are_classes.shape.len()).collect();
-        let ones = cast(Arc::clone(&self.are_classes), ScalarType::U64)?;
-        cast(reduced(Operator::Sum, &ones, &axes)?, ty)
+/// The labels as numbers of classes: a negative one is a large one.
+fn of_classes<'a>(labels: &Number<'a>) -> Part<'a> {
+    match labels.ty {
+        ScalarType::U64 => Ok(Arc::clone(labels)),
+        _ => Ok(with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64)),
     }
+}
+
+fn classes<'a>(classes: usize) -> Number<'a> {
+    Node::scalar(ScalarType::U64, classes as u64)
+}
+
+/// How many labels are classes, in a type of floats.
+fn count<'a>(are_classes: &Number<'a>, ty: ScalarType) -> Part<'a> {
+    let axes: Vec<usize> = (0..are_classes.shape.len()).collect();
+    let ones = cast(Arc::clone(are_classes), ScalarType::U64)?;
+    cast(reduced(Operator::Sum, &ones, &axes)?, ty)
+}
+
+/// An error unless these are the labels of logits along an axis.
+fn check_labels(operation: &'static str, x: &Node<'_>, axis: usize, labels: &Node<'_>) -> Result<(), Problem> {
+    check_axes(operation, &x.shape, &[axis])?;
+    let rows = without(&x.shape, &[axis]);
+    if labels.shape == rows {
+        return Ok(());
+    }
+    Err(Problem::Shape {
+        operation,
+        given: format!("labels of shape {:?}", labels.shape),
+        wanted: format!("{rows:?}, that of the logits without axis {axis}"),
+    })
+}
+
+/// How many of the labels are one of so many classes, in a type of floats, and what of the gradient a row counts.
+fn counts<'a>(
+    labels: &Number<'a>,
+    classes: usize,
+    gradient: Number<'a>,
+    ty: ScalarType,
+) -> Result<[Number<'a>; 2], Problem> {
+    let composite = Composite {
+        expand: counts_of,
+        parts: [Arc::clone(labels), cast(gradient, ty)?].into(),
+        settings: [classes][..].into(),
+    };
+    composite.results("cross_entropy_with_gradient", [(ty, Shape::NONE), (ty, Shape::NONE)])
+}
+
+fn counts_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let [labels, gradient] = [&of.parts[0], &of.parts[1]];
+    let are_classes = binary(Binary::Less, of_classes(labels)?, classes(of.settings[0]))?;
+    let count = count(&are_classes, gradient.ty)?;
+    let of_row = div(gradient, &count)?;
+    Ok([count, of_row].into())
+}
+
+/// The gradient by the logits, and the loss of each row.
+fn gradient_and_losses<'a>(
+    x: &Number<'a>,
+    axis: usize,
+    labels: &Number<'a>,
+    of_row: &Number<'a>,
+) -> Result<[Number<'a>; 2], Problem> {
+    let composite = Composite {
+        expand: gradient_and_losses_of,
+        parts: [x, labels, of_row].map(Arc::clone).into(),
+        settings: [axis][..].into(),
+    };
+    let results = [(x.ty, x.shape.clone()), (of_row.ty, labels.shape.clone())];
+    composite.results("cross_entropy_with_gradient", results)
+}
+
+fn gradient_and_losses_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let ([x, labels, of_row], axis) = ([&of.parts[0], &of.parts[1], &of.parts[2]], of.settings[0]);
+    let (wide, labels) = (cast(Arc::clone(x), of_row.ty)?, Labels::new(x, axis, labels)?);
+    let rows = Rows::new(&wide, axis, &labels)?;
+    let gradient = rows.gradient(&wide, axis, &labels, of_row, x.ty)?;
+    Ok([gradient, rows.losses(&labels)?].into())
 }
 
 /// What the loss and its gradient have of each row.
@@ -297,17 +353,40 @@ fn mean<'a>(losses: &Number<'a>, count: &Number<'a>) -> Part<'a> {
 }
 
 fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'a> {
-    let labels = Labels::new("cross_entropy", x, axis, labels)?;
+    check_labels("cross_entropy", x, axis, labels)?;
+    let composite = Composite {
+        expand: cross_entropy_of,
+        parts: [x, labels].map(Arc::clone).into(),
+        settings: [axis][..].into(),
+    };
+    composite.result("cross_entropy", x.ty, Shape::NONE)
+}
+
+fn cross_entropy_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let (x, axis) = (&of.parts[0], of.settings[0]);
+    let labels = Labels::new(x, axis, &of.parts[1])?;
     let losses = Rows::new(&wide(x)?, axis, &labels)?.losses(&labels)?;
-    cast(mean(&losses, &labels.count(losses.ty)?)?, x.ty)
+    let mean = mean(&losses, &count(&labels.are_classes, losses.ty)?)?;
+    Ok([cast(mean, x.ty)?].into())
 }
 
 fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, gradient: &Number<'a>) -> Part<'a> {
-    let labels = Labels::new("cross_entropy_backward", x, axis, labels)?;
-    let ty = wide_type(&[x, gradient]);
-    let of_row = div(&cast(Arc::clone(gradient), ty)?, &labels.count(ty)?)?;
-    let wide = cast(Arc::clone(x), ty)?;
-    gradient_of(&softmax(&wide, &[axis])?, &labels, &of_row, x.ty)
+    check_labels("cross_entropy_backward", x, axis, labels)?;
+    let gradient = cast(Arc::clone(gradient), wide_type(&[x, gradient]))?;
+    let composite = Composite {
+        expand: cross_entropy_backward_of,
+        parts: [Arc::clone(x), Arc::clone(labels), gradient].into(),
+        settings: [axis][..].into(),
+    };
+    composite.result("cross_entropy_backward", x.ty, x.shape.clone())
+}
+
+fn cross_entropy_backward_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let ([x, labels, gradient], axis) = ([&of.parts[0], &of.parts[1], &of.parts[2]], of.settings[0]);
+    let labels = Labels::new(x, axis, labels)?;
+    let of_row = div(gradient, &count(&labels.are_classes, gradient.ty)?)?;
+    let softmax = softmax_of(&cast(Arc::clone(x), gradient.ty)?, &[axis])?;
+    Ok([gradient_of(&softmax, &labels, &of_row, x.ty)?].into())
 }
 
 /// The gradient by the logits, of their softmax and what a row counts, in a type.

@@ -3,6 +3,8 @@
 //!
 //! All of it is put together from reductions and arithmetic, so that it is one kernel where a row fits into a block, and a part
 //! of other expressions. Numbers of 16 bits are computed with in `f32`, and only the result is rounded.
+//!
+//! Each is a [composite](super::graph::composite): checked where it is written, and put together where kernels are looked for.
 
 mod cross_entropy;
 mod norms;
@@ -15,11 +17,13 @@ use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
 
+use super::graph::composite::{Composite, Expand};
 use super::graph::fold::Operator;
 use super::graph::function::Binary;
+use super::graph::parts::Shape;
 use super::graph::problem::Problem;
 use super::graph::walk::insert_axis;
-use super::graph::{Node, Part, binary, binary_as_it_is, cast};
+use super::graph::{Node, Part, binary, binary_as_it_is, cast, check_axes};
 use super::reductions::{count, with_axes};
 
 type Number<'a> = Arc<Node<'a>>;
@@ -90,17 +94,21 @@ fn sum_to<'a>(x: &Number<'a>, shape: &[usize]) -> Part<'a> {
     Ok(kept.fold(sums, |sums, axis| insert_axis(&sums, axis)))
 }
 
-fn check_axes(operation: &'static str, x: &Node<'_>, axes: &[usize]) -> Result<(), Problem> {
-    let len = x.shape.len();
-    let is_wrong = |(at, &axis): (usize, &usize)| axis >= len || axes[..at].contains(&axis);
-    match axes.iter().enumerate().find(|&axis| is_wrong(axis)) {
-        None => Ok(()),
-        Some((_, &given)) => Err(Problem::Axes {
-            operation,
-            given: vec![given],
-            wanted: format!("axes below {len}, each once"),
-        }),
-    }
+/// An operation along axes of elements, which gives numbers of their type and that shape.
+fn along_axes<'a>(
+    operation: &'static str,
+    expand: Expand,
+    x: &Number<'a>,
+    axes: &[usize],
+    shape: impl FnOnce() -> Shape,
+) -> Part<'a> {
+    check_axes(operation, &x.shape, axes)?;
+    let composite = Composite {
+        expand,
+        parts: [Arc::clone(x)].into(),
+        settings: axes.into(),
+    };
+    composite.result(operation, x.ty, shape())
 }
 
 /// An error unless numbers, which `what` names, have the shape of the elements.

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Dimension, Ix1};
 
-use super::{
-    Number, add, check_axes, check_repeats, check_same_shape, constant, mean, mul, reduced, sub, sum_to, wide_type,
-};
+use super::{Number, add, check_repeats, check_same_shape, constant, mean, mul, reduced, sub, sum_to, wide_type};
 use crate::expr::Expr;
+use crate::expr::graph::composite::Composite;
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Ternary, Unary};
+use crate::expr::graph::parts::{Parts, Shape};
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
-use crate::expr::graph::{Part, cast, ternary, unary};
+use crate::expr::graph::{Part, cast, check_axes, ternary, unary};
 use crate::expr::operand::Operand;
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
@@ -215,7 +215,7 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
         let norm = |x: Number<'a>| {
             let of_channels = OfChannels::new("batch_norm", &x, channels.0)?;
             let [mean, variance, weight, bias] = of_channels.parts(["mean", "variance", "weight", "bias"], parts)?;
-            batch_norm(&x, [&mean, &variance, &weight, &bias], epsilon)
+            batch_norm(&x, [mean, variance, weight, bias], epsilon)
         };
         Self::of(self.part.clone().and_then(norm))
     }
@@ -285,7 +285,7 @@ impl Norm {
     }
 
     /// What the elements are times their weight, and what they are multiplied with on the way.
-    fn standardize<'a>(self, x: &Number<'a>, axes: &[usize], epsilon: f64) -> Result<[Number<'a>; 2], Problem> {
+    fn standardize<'a>(self, x: &Number<'a>, axes: &[usize], epsilon: &Number<'a>) -> Result<[Number<'a>; 2], Problem> {
         let centred = match self {
             Self::Layer => sub(x, &mean(x, axes)?)?,
             Self::RootMeanSquare => Arc::clone(x),
@@ -303,19 +303,35 @@ impl Norm {
         bias: Option<Number<'a>>,
         epsilon: f64,
     ) -> Part<'a> {
-        check_axes(self.name(), x, axes)?;
+        check_axes(self.name(), &x.shape, axes)?;
         check_repeats(self.name(), "a weight", weight, x)?;
+        if let Some(bias) = &bias {
+            check_repeats(self.name(), "a bias", bias, x)?;
+        }
         let ty = wide_type(&[x, weight, bias.as_ref().unwrap_or(weight)]);
-        let [standard, _] = self.standardize(&cast(Arc::clone(x), ty)?, axes, epsilon)?;
-        let weight = cast(Arc::clone(weight), ty)?;
-        let y = match bias {
-            None => mul(&standard, &weight)?,
-            Some(bias) => {
-                check_repeats(self.name(), "a bias", &bias, x)?;
-                ternary(Ternary::MulAdd, [standard, weight, cast(bias, ty)?])?
-            }
+        let parts = [Arc::clone(x), Arc::clone(weight), constant(epsilon, ty)?];
+        let composite = Composite {
+            expand: match self {
+                Self::Layer => |of| Self::Layer.forward_of(of),
+                Self::RootMeanSquare => |of| Self::RootMeanSquare.forward_of(of),
+            },
+            parts: parts.into_iter().chain(bias).collect(),
+            settings: axes.into(),
         };
-        cast(y, x.ty)
+        composite.result(self.name(), x.ty, x.shape.clone())
+    }
+
+    /// Of elements, weight, ε and, if there is one, bias.
+    fn forward_of<'a>(self, of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+        let [x, weight, epsilon] = [&of.parts[0], &of.parts[1], &of.parts[2]];
+        let ty = epsilon.ty;
+        let [standard, _] = self.standardize(&cast(Arc::clone(x), ty)?, &of.settings, epsilon)?;
+        let weight = cast(Arc::clone(weight), ty)?;
+        let y = match of.parts.get(3) {
+            None => mul(&standard, &weight)?,
+            Some(bias) => ternary(Ternary::MulAdd, [standard, weight, cast(Arc::clone(bias), ty)?])?,
+        };
+        Ok([cast(y, x.ty)?].into())
     }
 
     /// With `g = gradient · weight`, and `y` the elements' own norm: `(g − mean g − y mean (g y)) / √(variance + ε)` by the
@@ -328,10 +344,27 @@ impl Norm {
         epsilon: f64,
         gradient: &Number<'a>,
     ) -> Result<[Number<'a>; 3], Problem> {
-        check_axes(self.name_backward(), x, axes)?;
+        check_axes(self.name_backward(), &x.shape, axes)?;
         check_repeats(self.name_backward(), "a weight", weight, x)?;
         check_same_shape(self.name_backward(), "a gradient", gradient, x)?;
         let ty = wide_type(&[x, weight, gradient]);
+        let [x, weight, gradient] = [x, weight, gradient].map(Arc::clone);
+        let (of_x, of_weight) = ((ty, x.shape.clone()), (ty, weight.shape.clone()));
+        let composite = Composite {
+            expand: match self {
+                Self::Layer => |of| Self::Layer.backward_of(of),
+                Self::RootMeanSquare => |of| Self::RootMeanSquare.backward_of(of),
+            },
+            parts: vec![x, weight, gradient, constant(epsilon, ty)?].into(),
+            settings: axes.into(),
+        };
+        composite.results(self.name_backward(), [of_x, of_weight.clone(), of_weight])
+    }
+
+    /// Of elements, weight, gradient and ε.
+    fn backward_of<'a>(self, of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+        let ([x, weight, gradient, epsilon], axes) = (parts_of(of), &of.settings);
+        let ty = epsilon.ty;
         let [gradient, wide_weight] = [cast(Arc::clone(gradient), ty)?, cast(Arc::clone(weight), ty)?];
         let [standard, scale] = self.standardize(&cast(Arc::clone(x), ty)?, axes, epsilon)?;
         let weighted = mul(&gradient, &wide_weight)?;
@@ -342,13 +375,18 @@ impl Norm {
         };
         let dx = mul(&scale, &sub(&centred, &mul(&standard, &along)?)?)?;
         let dweight = sum_to(&mul(&gradient, &standard)?, &weight.shape)?;
-        Ok([dx, dweight, sum_to(&gradient, &weight.shape)?])
+        Ok([dx, dweight, sum_to(&gradient, &weight.shape)?].into())
     }
 }
 
+/// What an operation is of, of which there is so much.
+fn parts_of<'c, 'a, const N: usize>(of: &'c Composite<'a>) -> [&'c Number<'a>; N] {
+    std::array::from_fn(|part| &of.parts[part])
+}
+
 /// `1 / √(variance + ε)`
-fn inverse_deviation<'a>(variance: &Number<'a>, epsilon: f64) -> Part<'a> {
-    unary(Unary::Rsqrt, add(variance, &constant(epsilon, variance.ty)?)?)
+fn inverse_deviation<'a>(variance: &Number<'a>, epsilon: &Number<'a>) -> Part<'a> {
+    unary(Unary::Rsqrt, add(variance, epsilon)?)
 }
 
 /// Elements of which each channel has numbers of its own.
@@ -360,13 +398,8 @@ struct OfChannels<'x, 'a> {
 
 impl<'x, 'a> OfChannels<'x, 'a> {
     fn new(operation: &'static str, x: &'x Number<'a>, channels: usize) -> Result<Self, Problem> {
-        check_axes(operation, x, &[channels])?;
+        check_axes(operation, &x.shape, &[channels])?;
         Ok(Self { operation, x, channels })
-    }
-
-    /// The axes along which a channel's elements lie.
-    fn others(&self) -> Vec<usize> {
-        (0..self.x.shape.len()).filter(|&axis| axis != self.channels).collect()
     }
 
     /// Numbers of channels, along the elements' axes.
@@ -398,14 +431,24 @@ impl<'x, 'a> OfChannels<'x, 'a> {
     }
 }
 
-fn batch_norm<'a>(x: &Number<'a>, parts: [&Number<'a>; 4], epsilon: f64) -> Part<'a> {
-    let [mean, variance, weight, bias] = parts;
-    let ty = wide_type(&[x, mean, variance, weight, bias]);
-    let wide = |part: &Number<'a>| cast(Arc::clone(part), ty);
+fn batch_norm<'a>(x: &Number<'a>, parts: [Number<'a>; 4], epsilon: f64) -> Part<'a> {
+    let [mean, variance, weight, bias] = &parts;
+    let epsilon = constant(epsilon, wide_type(&[x, mean, variance, weight, bias]))?;
+    let composite = Composite {
+        expand: batch_norm_of,
+        parts: [Arc::clone(x), epsilon].into_iter().chain(parts).collect(),
+        settings: Shape::NONE,
+    };
+    composite.result("batch_norm", x.ty, x.shape.clone())
+}
+
+fn batch_norm_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let [x, epsilon, mean, variance, weight, bias] = parts_of(of);
+    let wide = |part: &Number<'a>| cast(Arc::clone(part), epsilon.ty);
     let scale = inverse_deviation(&wide(variance)?, epsilon)?;
     let standard = mul(&sub(&wide(x)?, &wide(mean)?)?, &scale)?;
     let y = ternary(Ternary::MulAdd, [standard, wide(weight)?, wide(bias)?])?;
-    cast(y, x.ty)
+    Ok([cast(y, x.ty)?].into())
 }
 
 /// With `y` the elements' own norm, of `n` elements of a channel: by weight and bias `w = Σ gradient · y` and
@@ -418,17 +461,31 @@ fn batch_norm_backward<'a>(
 ) -> Result<[Number<'a>; 3], Problem> {
     let x = of_channels.x;
     check_same_shape(of_channels.operation, "a gradient", gradient, x)?;
-    let ty = wide_type(&[x, mean, variance, weight, gradient]);
-    let wide = |part: &Number<'a>| cast(Arc::clone(part), ty);
+    let parts = [x, mean, variance, weight, gradient];
+    let ty = wide_type(&parts);
+    let composite = Composite {
+        expand: batch_norm_backward_of,
+        parts: parts.into_iter().cloned().chain([constant(epsilon, ty)?]).collect(),
+        settings: [of_channels.channels][..].into(),
+    };
+    let of_channels: Shape = [x.shape[of_channels.channels]][..].into();
+    let results = [(ty, x.shape.clone()), (ty, of_channels.clone()), (ty, of_channels)];
+    composite.results("batch_norm_backward", results)
+}
+
+fn batch_norm_backward_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let [x, mean, variance, weight, gradient, epsilon] = parts_of(of);
+    let wide = |part: &Number<'a>| cast(Arc::clone(part), epsilon.ty);
     let scale = inverse_deviation(&wide(variance)?, epsilon)?;
     let standard = mul(&sub(&wide(x)?, &wide(mean)?)?, &scale)?;
-    let (gradient, others) = (wide(gradient)?, of_channels.others());
+    let gradient = wide(gradient)?;
+    let others: Vec<usize> = (0..x.shape.len()).filter(|&axis| axis != of.settings[0]).collect();
     let dweight = reduced(Operator::Sum, &mul(&gradient, &standard)?, &others)?;
     let dbias = reduced(Operator::Sum, &gradient, &others)?;
-    let share = constant(1.0 / count(x, &others).max(1) as f64, ty)?;
+    let share = constant(1.0 / count(x, &others).max(1) as f64, epsilon.ty)?;
     let mean_of = |sum: &Number<'a>| mul(&with_axes(sum, &others), &share);
     let centred = sub(&gradient, &mean_of(&dbias)?)?;
     let rest = sub(&centred, &mul(&standard, &mean_of(&dweight)?)?)?;
     let dx = mul(&rest, &mul(&scale, &wide(weight)?)?)?;
-    Ok([dx, dweight, dbias])
+    Ok([dx, dweight, dbias].into())
 }

@@ -10,12 +10,14 @@ use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
-use super::{Number, add, check_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
+use super::{Number, add, along_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
 use crate::expr::Expr;
+use crate::expr::graph::composite::{Composite, Expand};
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Ternary, Unary};
+use crate::expr::graph::parts::without;
 use crate::expr::graph::problem::Problem;
-use crate::expr::graph::{Node, Part, cast, repeated, ternary, unary};
+use crate::expr::graph::{Node, Part, cast, check_axes, repeated, ternary, unary};
 use crate::expr::operand::Operand;
 use crate::expr::plan::{MOST_WORDS, may_be_held};
 use crate::expr::reductions::{count, with_axes};
@@ -235,21 +237,33 @@ pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], longest: usize) -> Res
 
 /// Softmax along axes.
 pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    check_axes("softmax", x, axes)?;
+    let expand: Expand = |of| Ok([softmax_of(&of.parts[0], &of.settings)?].into());
+    along_axes("softmax", expand, x, axes, || x.shape.clone())
+}
+
+pub(super) fn softmax_of<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
     cast(div(&unary(Unary::Exp, below)?, &with_axes(&total, axes))?, x.ty)
 }
 
 /// The logarithm of softmax along axes.
 pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    check_axes("log_softmax", x, axes)?;
+    let expand: Expand = |of| Ok([log_softmax_of(&of.parts[0], &of.settings)?].into());
+    along_axes("log_softmax", expand, x, axes, || x.shape.clone())
+}
+
+fn log_softmax_of<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
     cast(sub(&below, &with_axes(&unary(Unary::Ln, total)?, axes))?, x.ty)
 }
 
 /// The logarithm of the sum of exponentials along axes, which are gone then.
 pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    check_axes("log_sum_exp", x, axes)?;
+    let expand: Expand = |of| Ok([log_sum_exp_of(&of.parts[0], &of.settings)?].into());
+    along_axes("log_sum_exp", expand, x, axes, || without(&x.shape, axes))
+}
+
+fn log_sum_exp_of<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     let wide = wide(x)?;
     if is_in_one_pass(&wide, axes, OF_SUMS) {
         let [largest, total] = sum_exp(&wide, axes)?;
@@ -264,27 +278,46 @@ pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'
     cast(add(&unary(Unary::Ln, total)?, &shift)?, x.ty)
 }
 
-/// Of both gradients: the result and the gradient by it, in the type that they are computed in.
-fn operands<'a>(
+/// A gradient by what a result is of, along an axis.
+fn backward<'a>(
     operation: &'static str,
+    expand: Expand,
     y: &Number<'a>,
     axis: usize,
     gradient: &Number<'a>,
-) -> Result<[Number<'a>; 2], Problem> {
-    check_axes(operation, y, &[axis])?;
+) -> Part<'a> {
+    check_axes(operation, &y.shape, &[axis])?;
     check_same_shape(operation, "a gradient", gradient, y)?;
+    let composite = Composite {
+        expand,
+        parts: [Arc::clone(y), Arc::clone(gradient)].into(),
+        settings: [axis][..].into(),
+    };
+    composite.result(operation, y.ty, y.shape.clone())
+}
+
+/// The result and the gradient by it, in the type that they are computed in.
+fn operands<'a>(of: &Composite<'a>) -> Result<[Number<'a>; 2], Problem> {
+    let [y, gradient] = [&of.parts[0], &of.parts[1]];
     let ty = wide_type(&[y, gradient]);
     Ok([cast(Arc::clone(y), ty)?, cast(Arc::clone(gradient), ty)?])
 }
 
 fn softmax_backward<'a>(y: &Number<'a>, axis: usize, gradient: &Number<'a>) -> Part<'a> {
-    let [wide, gradient] = operands("softmax_backward", y, axis, gradient)?;
-    let along = sum(&mul(&gradient, &wide)?, &[axis])?;
-    cast(mul(&wide, &sub(&gradient, &along)?)?, y.ty)
+    let expand: Expand = |of| {
+        let [wide, gradient] = operands(of)?;
+        let along = sum(&mul(&gradient, &wide)?, &of.settings)?;
+        Ok([cast(mul(&wide, &sub(&gradient, &along)?)?, of.parts[0].ty)?].into())
+    };
+    backward("softmax_backward", expand, y, axis, gradient)
 }
 
 fn log_softmax_backward<'a>(y: &Number<'a>, axis: usize, gradient: &Number<'a>) -> Part<'a> {
-    let [wide, gradient] = operands("log_softmax_backward", y, axis, gradient)?;
-    let along = sum(&gradient, &[axis])?;
-    cast(sub(&gradient, &mul(&unary(Unary::Exp, wide)?, &along)?)?, y.ty)
+    let expand: Expand = |of| {
+        let [wide, gradient] = operands(of)?;
+        let along = sum(&gradient, &of.settings)?;
+        let by_number = sub(&gradient, &mul(&unary(Unary::Exp, wide)?, &along)?)?;
+        Ok([cast(by_number, of.parts[0].ty)?].into())
+    };
+    backward("log_softmax_backward", expand, y, axis, gradient)
 }

@@ -104,6 +104,7 @@ fn key<'a>(node: &Node<'a>) -> Key<'a> {
             Arc::clone(&reduced.axes),
         ),
         Kind::Applied(applied) => Is::Applied(Arc::as_ptr(&applied.application), Arc::clone(&applied.axes)),
+        Kind::Composed(_) => unreachable!("composites are expanded by now"),
     };
     (is, node.ty, node.shape.clone())
 }

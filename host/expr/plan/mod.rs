@@ -24,6 +24,7 @@ use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
 use self::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
+use crate::expr::graph::composite::all_expanded;
 use crate::expr::graph::parts::{Parts, Shape};
 use crate::expr::graph::walk::{Depth, in_order, reductions, rewrite, with_layout};
 use crate::expr::graph::{Array, Elements, Kind, Node, Reduced, Reduction};
@@ -33,10 +34,12 @@ use crate::expr::ptx;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
 pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    let roots = all_expanded(roots)?;
+    let roots: Vec<_> = roots.iter().collect();
     if roots.iter().any(|root| root.has.applications) {
-        return materialize(runner, roots, outputs);
+        return materialize(runner, &roots, outputs);
     }
-    run_kernels(runner, roots, outputs)
+    run_kernels(runner, &roots, outputs)
 }
 
 /// Computes roots by one kernel that has its rows [at hand](crate::expr::program::lower::Lowered::is_at_hand): the first has the shape of the elements, and others
@@ -46,11 +49,11 @@ pub(in crate::expr) fn run_at_hand(
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
 ) -> Result<bool> {
-    let all = reductions(roots);
+    let roots = all_expanded(roots)?;
+    let all = reductions(&roots.iter().collect::<Vec<_>>());
     if all.is_empty() {
         return Ok(false);
     }
-    let roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     let space = Space::next(&all, &roots[0].shape);
     if !space.has_all(&all, &roots) {
         return Ok(false);

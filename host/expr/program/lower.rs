@@ -360,6 +360,7 @@ impl<'s, 'a> Steps<'s, 'a> {
             }
             Kind::Reduced(reduced) => Step::Folded(self.fold(&reduced.reduction), reduced.number as u8),
             Kind::Applied(_) => unreachable!("what operations give are arrays by now"),
+            Kind::Composed(_) => unreachable!("composites are expanded by now"),
         };
         if let Some(known) = self.of_steps.get(&step) {
             return known;
