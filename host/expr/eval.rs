@@ -6,9 +6,8 @@ use std::sync::Arc;
 use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
-use super::compiled::evaluated::{self, By};
+use super::compiled::evaluated::{self, KERNELS, Procedure};
 use super::graph::{Elements, Node};
-use super::plan;
 use super::value::Value;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -177,27 +176,22 @@ pub(super) fn check_shape(operation: &'static str, shape: &[usize], wanted: &[us
 
 /// Computes the roots, all of the outputs' shape, into outputs in C order.
 pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    run_by(stream, KERNELS, roots, outputs)
+}
+
+/// Computes what a procedure does of roots, into outputs in C order.
+pub(super) fn run_by(
+    stream: &Stream,
+    by: Procedure,
+    roots: &[&Arc<Node<'_>>],
+    outputs: &[&dyn Elements],
+) -> Result<()> {
     check_devices(stream, roots)?;
-    if outputs[0].shape().contains(&0) {
-        return Ok(());
-    }
-    match has_applications(roots) {
+    let has_none = outputs.iter().any(|output| output.shape().contains(&0));
+    match has_none || roots.iter().any(|root| root.has.applications) {
         // Operations are done again: nothing tells which are the same.
-        true => plan::run(stream, roots, outputs),
-        false => evaluated::run(stream, By::Kernels, roots, outputs).map(drop),
-    }
-}
-
-fn has_applications(roots: &[&Arc<Node<'_>>]) -> bool {
-    roots.iter().any(|root| root.has.applications)
-}
-
-/// Computes roots by [one kernel](plan::run_at_hand), if one does that; else it is false.
-pub(super) fn run_at_hand(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<bool> {
-    check_devices(stream, roots)?;
-    match outputs[0].shape().contains(&0) || has_applications(roots) {
-        true => Ok(false),
-        false => evaluated::run(stream, By::RowsAtHand, roots, outputs),
+        true => by.run(stream, roots, outputs),
+        false => evaluated::run(stream, by, roots, outputs),
     }
 }
 

@@ -23,22 +23,31 @@ use crate::stream::Stream;
 /// planned again.
 const MOST: usize = if cfg!(test) { 8 } else { 1024 };
 
-/// What computes roots.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::expr) enum By {
-    /// As many kernels as it takes.
-    Kernels,
-    /// One kernel that has its [rows at hand](plan::run_at_hand), or nothing.
-    RowsAtHand,
+/// How outputs are computed of roots: what is launched depends on what [describes](Description) these.
+#[derive(Clone, Copy)]
+pub(in crate::expr) struct Procedure {
+    pub(in crate::expr) compute: Compute,
+    /// Along which it goes, if that matters.
+    pub(in crate::expr) axis: usize,
 }
 
-impl By {
-    /// Whether that has computed them.
-    fn compute(self, runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<bool> {
-        match self {
-            Self::Kernels => plan::run(runner, roots, outputs).map(|()| true),
-            Self::RowsAtHand => plan::run_at_hand(runner, roots, outputs),
-        }
+/// Given the axis, roots and outputs.
+type Compute = for<'a> fn(&dyn Runner, usize, &[&Arc<Node<'a>>], &[&dyn Elements]) -> Result<()>;
+
+/// Each output is a root, all of one shape, computed by as many kernels as it takes.
+pub(in crate::expr) const KERNELS: Procedure = Procedure {
+    compute: |runner, _, roots, outputs| plan::run(runner, roots, outputs),
+    axis: 0,
+};
+
+impl Procedure {
+    pub(in crate::expr) fn run(
+        self,
+        runner: &dyn Runner,
+        roots: &[&Arc<Node<'_>>],
+        outputs: &[&dyn Elements],
+    ) -> Result<()> {
+        (self.compute)(runner, self.axis, roots, outputs)
     }
 }
 
@@ -47,8 +56,6 @@ impl By {
 enum Before {
     /// That it was, once.
     Once,
-    /// Nothing computes it.
-    Nothing,
     Plan(Arc<Plan<'static>>),
 }
 
@@ -72,14 +79,14 @@ impl Plans {
     fn trace(
         &self,
         stream: &Stream,
-        by: By,
+        by: Procedure,
         description: &Description<'_, '_>,
         roots: &[&Arc<Node<'_>>],
         outputs: &[&dyn Elements],
-    ) -> Result<Before> {
-        let known = trace(stream, by, description, roots, outputs)?;
-        self.keep(&description.words, known.clone());
-        Ok(known)
+    ) -> Result<Arc<Plan<'static>>> {
+        let plan = Arc::new(trace(stream, by, description, roots, outputs)?);
+        self.keep(&description.words, Before::Plan(Arc::clone(&plan)));
+        Ok(plan)
     }
 
     fn keep(&self, words: &[u64], known: Before) {
@@ -95,36 +102,38 @@ impl Plans {
     }
 }
 
-/// Computes roots, of which no application is a part, into outputs in C order, which have elements, on a stream of the arrays'
-/// device; false if nothing of that kind does.
+/// Computes outputs in C order, which have elements, of roots of which no application is a part, on a stream of the arrays' device.
 pub(in crate::expr) fn run(
     stream: &Stream,
-    by: By,
+    by: Procedure,
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
-) -> Result<bool> {
+) -> Result<()> {
     let description = describe(by, roots, outputs)?;
     let plans = stream.backend().expressions().plans();
-    let known = match plans.find(&description.words) {
+    let plan = match plans.find(&description.words) {
         None => {
             plans.keep(&description.words, Before::Once);
-            return by.compute(stream, roots, outputs);
+            return by.run(stream, roots, outputs);
         }
         Some(Before::Once) => plans.trace(stream, by, &description, roots, outputs)?,
-        Some(known) => known,
+        Some(Before::Plan(plan)) => plan,
     };
-    let Before::Plan(plan) = known else { return Ok(false) };
     let planned = Planned::new(plan, &description, outputs);
     // SAFETY: the plan of what is described so: the arrays lie as those that it was made for, on the stream's device, and the outputs
-    // are of the roots' types and shapes, in C order. Those that begin where an array does did so too, and what is read of that is
-    // read element by element by what writes it, or else goes to another array first.
-    unsafe { planned.plan.run(stream, &planned.given, &planned.outputs)? };
-    Ok(true)
+    // are of the types and shapes that the procedure gives, in C order. Those that begin where an array does did so too, and what is
+    // read of that is read element by element by what writes it, or else goes to another array first.
+    unsafe { planned.plan.run(stream, &planned.given, &planned.outputs) }
 }
 
-fn describe<'r, 'a>(by: By, roots: &[&'r Arc<Node<'a>>], outputs: &[&dyn Elements]) -> Result<Description<'r, 'a>> {
+fn describe<'r, 'a>(
+    by: Procedure,
+    roots: &[&'r Arc<Node<'a>>],
+    outputs: &[&dyn Elements],
+) -> Result<Description<'r, 'a>> {
     let mut description = Description::new(roots, outputs).ok_or_else(without_elements)?;
-    description.words.push(by as u64);
+    // Functions that are at one address do the same.
+    description.words.extend([by.compute as usize as u64, by.axis as u64]);
     Ok(description)
 }
 
@@ -136,22 +145,18 @@ pub(in crate::expr) struct Planned<'r> {
 }
 
 impl<'r> Planned<'r> {
-    /// What computes the roots as [`run`] does [by kernels](By::Kernels), one step after the other; planned at once, for many are
+    /// What computes the roots as [`run`] does by [kernels](KERNELS), one step after the other; planned at once, for many are
     /// launched together whose plans are made once.
     pub(in crate::expr) fn of(
         stream: &Stream,
         roots: &[&'r Arc<Node<'_>>],
         outputs: &[&'r dyn Elements],
     ) -> Result<Self> {
-        let by = By::Kernels;
-        let description = describe(by, roots, outputs)?;
+        let description = describe(KERNELS, roots, outputs)?;
         let plans = stream.backend().expressions().plans();
-        let known = match plans.find(&description.words) {
-            None | Some(Before::Once) => plans.trace(stream, by, &description, roots, outputs)?,
-            Some(known) => known,
-        };
-        let Before::Plan(plan) = known else {
-            unreachable!("kernels compute everything")
+        let plan = match plans.find(&description.words) {
+            None | Some(Before::Once) => plans.trace(stream, KERNELS, &description, roots, outputs)?,
+            Some(Before::Plan(plan)) => plan,
         };
         Ok(Self::new(plan, &description, outputs))
     }
@@ -174,11 +179,11 @@ impl<'r> Planned<'r> {
 /// The plan of what is described.
 fn trace(
     stream: &Stream,
-    by: By,
+    by: Procedure,
     description: &Description<'_, '_>,
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
-) -> Result<Before> {
+) -> Result<Plan<'static>> {
     let trace = Trace::new(stream);
     // Of arrays that begin at one address the places do.
     let mut addresses = FxHashMap::default();
@@ -212,10 +217,8 @@ fn trace(
     );
     let roots: Vec<_> = roots.iter().collect();
     let outputs: Vec<&dyn Elements> = outputs.iter().map(|output| &**output).collect();
-    Ok(match by.compute(&trace, &roots, &outputs)? {
-        true => Before::Plan(Arc::new(trace.plan())),
-        false => Before::Nothing,
-    })
+    by.run(&trace, &roots, &outputs)?;
+    Ok(trace.plan())
 }
 
 #[cfg(test)]
@@ -223,6 +226,7 @@ mod tests {
     use ndarray::{Array1, Axis, Ix1, s};
 
     use super::*;
+    use crate::ops::Sum;
     use crate::{Device, DeviceArray, expr};
 
     fn plans(device: &Device) -> usize {
@@ -306,6 +310,14 @@ mod tests {
                 assert_eq!(loss.to_ndarray()?, wanted.to_ndarray()?);
                 let wanted = x.expr().cross_entropy_backward(Axis(axis), &labels, 1.0).eval()?;
                 assert_eq!(gradient.to_ndarray()?, wanted.to_ndarray()?);
+                // What an operation on whole arrays gives is computed again each time.
+                let sums = x.expr().inclusive_scan_axis::<Sum>(Axis(axis));
+                let (loss, gradient) = sums.cross_entropy_with_gradient(Axis(axis), &labels, 1.0)?;
+                let wanted = sums.cross_entropy(Axis(axis), &labels).eval()?;
+                assert!((loss.to_ndarray()? - wanted.to_ndarray()?).into_scalar().abs() < 1e-5);
+                let wanted = sums.cross_entropy_backward(Axis(axis), &labels, 1.0).eval()?;
+                let distances = gradient.to_ndarray()? - wanted.to_ndarray()?;
+                assert!(distances.iter().all(|distance| distance.abs() < 1e-6));
             }
         }
         Ok(())

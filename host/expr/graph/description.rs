@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
 
-use super::composite::{Composed, Composite};
+use super::composite::Composed;
 use super::function::bits_of;
 use super::walk::{Depth, FEW, Known};
-use super::{Array, Elements, Kind, Node, Reduced, Reduction};
+use super::{Array, Elements, Kind, Node, Reduced};
 use crate::expr::ptx;
 
 /// What a launch depends on of an array's address.
@@ -35,10 +35,9 @@ pub(in crate::expr) struct Description<'r, 'a> {
     /// Of parts that more than one may have.
     of_nodes: Known<*const Node<'a>, u64>,
     nodes: u64,
-    of_reductions: Known<*const Reduction<'a>, u64>,
-    reductions: u64,
-    of_composites: Known<*const Composite<'a>, u64>,
-    composites: u64,
+    /// Of reductions and composites, which several parts are results of, by their addresses.
+    of_sources: Known<*const (), u64>,
+    sources: u64,
     /// The shape that was written last.
     shape: &'r [usize],
 }
@@ -65,10 +64,8 @@ impl<'r, 'a> Description<'r, 'a> {
             addresses: 0,
             of_nodes: Known::default(),
             nodes: 0,
-            of_reductions: Known::default(),
-            reductions: 0,
-            of_composites: Known::default(),
-            composites: 0,
+            of_sources: Known::default(),
+            sources: 0,
             shape: &[],
         };
         this.words.push(outputs.len() as u64);
@@ -135,24 +132,15 @@ impl<'r, 'a> Description<'r, 'a> {
 
     /// The parts that are to be described: of a reduction or a composite that is described already none.
     fn parts(&self, node: &'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>] {
-        match &node.kind {
-            Kind::Reduced(reduced) if self.reduction(reduced).is_some() => &[],
-            Kind::Composed(composed) if self.composite(composed).is_some() => &[],
-            _ => node.parts(Depth::Reductions),
+        match source(&node.kind).and_then(|source| self.of_sources.get(&source)) {
+            Some(_) => &[],
+            None => node.parts(Depth::Reductions),
         }
     }
 
     /// The number of a part that is described already.
     fn known(&self, node: &Arc<Node<'a>>) -> Option<u64> {
         is_shared(node).then(|| self.of_nodes.get(&Arc::as_ptr(node))).flatten()
-    }
-
-    fn reduction(&self, reduced: &Reduced<'a>) -> Option<u64> {
-        self.of_reductions.get(&Arc::as_ptr(&reduced.reduction))
-    }
-
-    fn composite(&self, composed: &Composed<'a>) -> Option<u64> {
-        self.of_composites.get(&Arc::as_ptr(&composed.composite))
     }
 
     /// Describes a part, whose own parts have these numbers: its kind and type, its shape, and what its kind has.
@@ -229,11 +217,7 @@ impl<'r, 'a> Description<'r, 'a> {
     /// What is combined, unless it is described already, and which number of it, along which axes. The parts follow.
     fn write_reduced(&mut self, reduced: &'r Reduced<'a>) {
         let reduction = &reduced.reduction;
-        let known = self.reduction(reduced);
-        self.words.push(known.unwrap_or(self.reductions));
-        if known.is_none() {
-            self.of_reductions.insert(Arc::as_ptr(reduction), self.reductions);
-            self.reductions += 1;
+        if self.write_source(Arc::as_ptr(reduction).cast()) {
             self.words.push(reduction.operator as u64);
             self.write_lengths(&reduction.axes);
         }
@@ -247,11 +231,7 @@ impl<'r, 'a> Description<'r, 'a> {
     /// The operation, unless it is described already, which of its results, and the axes that this has got. The parts follow.
     fn write_composed(&mut self, composed: &'r Composed<'a>) {
         let composite = &composed.composite;
-        let known = self.composite(composed);
-        self.words.push(known.unwrap_or(self.composites));
-        if known.is_none() {
-            self.of_composites.insert(Arc::as_ptr(composite), self.composites);
-            self.composites += 1;
+        if self.write_source(Arc::as_ptr(composite).cast()) {
             // Functions that are at one address do the same.
             self.words.push(composite.expand as usize as u64);
             self.write_lengths(&composite.settings);
@@ -260,10 +240,30 @@ impl<'r, 'a> Description<'r, 'a> {
         self.write_lengths(&composed.inserted);
     }
 
+    /// Whether it is a new one.
+    fn write_source(&mut self, source: *const ()) -> bool {
+        let known = self.of_sources.get(&source);
+        self.words.push(known.unwrap_or(self.sources));
+        if known.is_none() {
+            self.of_sources.insert(source, self.sources);
+            self.sources += 1;
+        }
+        known.is_none()
+    }
+
     /// Lengths or axes, and how many they are.
     fn write_lengths(&mut self, lengths: &[usize]) {
         self.words.push(lengths.len() as u64);
         self.words.extend(lengths.iter().map(|&length| length as u64));
+    }
+}
+
+/// What the part is one of several results of, by its address.
+fn source(kind: &Kind<'_>) -> Option<*const ()> {
+    match kind {
+        Kind::Reduced(reduced) => Some(Arc::as_ptr(&reduced.reduction).cast()),
+        Kind::Composed(composed) => Some(Arc::as_ptr(&composed.composite).cast()),
+        _ => None,
     }
 }
 

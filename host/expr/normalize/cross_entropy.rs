@@ -13,7 +13,8 @@ use super::{Number, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::array::DeviceArray;
 use crate::error::Result as OnDevice;
 use crate::expr::Expr;
-use crate::expr::eval::{dim, home, run, run_at_hand};
+use crate::expr::compiled::evaluated::Procedure;
+use crate::expr::eval::{dim, home, run_by};
 use crate::expr::graph::composite::Composite;
 use crate::expr::graph::fold::Operator;
 use crate::expr::graph::function::{Binary, Ternary, Unary};
@@ -22,10 +23,10 @@ use crate::expr::graph::problem::Problem;
 use crate::expr::graph::walk::insert_axis;
 use crate::expr::graph::{Elements, Node, Part, binary, cast, check_axes, ternary, unary, with_type};
 use crate::expr::operand::{IntoExpr, Operand};
-use crate::expr::plan::run::uninit_shape;
+use crate::expr::plan;
+use crate::expr::plan::run::{Runner, uninit_shape};
 use crate::expr::reductions::with_axes;
 use crate::expr::value::Value;
-use crate::stream::Stream;
 
 /// The types of labels: `i32`, `i64`, `u8`, `u16`, `u32` and `u64`.
 #[diagnostic::on_unimplemented(
@@ -144,28 +145,16 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
         let x = self.part.clone()?;
         let (labels, gradient) = (labels.hidden().0?, gradient.operand().0?);
         check_labels("cross_entropy_with_gradient", &x, axis.0, &labels)?;
-        let ty = wide_type(&[&x, &gradient]);
+        let gradient = cast(Arc::clone(&gradient), wide_type(&[&x, &gradient]))?;
         let stream = home(&x)?;
-        // What the gradient wants of all rows depends on the labels alone, and comes first.
-        let [count, of_row] = arrays_of(&stream, counts(&labels, x.shape[axis.0], gradient, ty)?)?;
         let array = DeviceArray::uninit(&stream, dim(&x.shape))?;
-        let loss_array = DeviceArray::uninit(&stream, Ix0())?;
-        let of_rows = uninit_shape(&stream, ty, &labels.shape)?;
-        let [root, losses] = gradient_and_losses(&x, axis.0, &labels, &of_row)?;
-        let is_done = run_at_hand(&stream, &[&root, &losses], &[&&*array, &*of_rows])?;
-        let losses = match is_done {
-            true => Node::of_array(of_rows, ty),
-            false => {
-                let (wide, labels) = (cast(Arc::clone(&x), ty)?, Labels::new(&x, axis.0, &labels)?);
-                let rows = Rows::new(&wide, axis.0, &labels)?.evaluated(&stream)?;
-                let root = rows.gradient(&wide, axis.0, &labels, &of_row, x.ty)?;
-                run(&stream, &[&root], &[&&*array])?;
-                rows.losses(&labels)?
-            }
+        let loss = DeviceArray::uninit(&stream, Ix0())?;
+        let by = Procedure {
+            compute: loss_and_gradient,
+            axis: axis.0,
         };
-        let loss = cast(mean(&losses, &count)?, x.ty)?;
-        run(&stream, &[&loss], &[&&*loss_array])?;
-        Ok((loss_array, array))
+        run_by(&stream, by, &[&x, &labels, &gradient], &[&&*loss, &&*array])?;
+        Ok((loss, array))
     }
 }
 
@@ -181,7 +170,12 @@ struct Labels<'a> {
 
 impl<'a> Labels<'a> {
     fn new(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Result<Self, Problem> {
-        let (labels, classes) = (of_classes(labels)?, classes(x.shape[axis]));
+        // A negative one is a large one.
+        let labels = match labels.ty {
+            ScalarType::U64 => Arc::clone(labels),
+            _ => with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64),
+        };
+        let classes = Node::scalar(ScalarType::U64, x.shape[axis] as u64);
         let along = insert_axis(&labels, axis);
         Ok(Self {
             are_classes: binary(Binary::Less, labels, Arc::clone(&classes))?,
@@ -189,25 +183,13 @@ impl<'a> Labels<'a> {
             are_labels: binary(Binary::Equal, Node::index(&x.shape, axis)?, along)?,
         })
     }
-}
 
-/// The labels as numbers of classes: a negative one is a large one.
-fn of_classes<'a>(labels: &Number<'a>) -> Part<'a> {
-    match labels.ty {
-        ScalarType::U64 => Ok(Arc::clone(labels)),
-        _ => Ok(with_type(cast(Arc::clone(labels), ScalarType::I64)?, ScalarType::U64)),
+    /// How many are classes, in a type of floats.
+    fn count(&self, ty: ScalarType) -> Part<'a> {
+        let axes: Vec<usize> = (0..self.are_classes.shape.len()).collect();
+        let ones = cast(Arc::clone(&self.are_classes), ScalarType::U64)?;
+        cast(reduced(Operator::Sum, &ones, &axes)?, ty)
     }
-}
-
-fn classes<'a>(classes: usize) -> Number<'a> {
-    Node::scalar(ScalarType::U64, classes as u64)
-}
-
-/// How many labels are classes, in a type of floats.
-fn count<'a>(are_classes: &Number<'a>, ty: ScalarType) -> Part<'a> {
-    let axes: Vec<usize> = (0..are_classes.shape.len()).collect();
-    let ones = cast(Arc::clone(are_classes), ScalarType::U64)?;
-    cast(reduced(Operator::Sum, &ones, &axes)?, ty)
 }
 
 /// An error unless these are the labels of logits along an axis.
@@ -222,53 +204,6 @@ fn check_labels(operation: &'static str, x: &Node<'_>, axis: usize, labels: &Nod
         given: format!("labels of shape {:?}", labels.shape),
         wanted: format!("{rows:?}, that of the logits without axis {axis}"),
     })
-}
-
-/// How many of the labels are one of so many classes, in a type of floats, and what of the gradient a row counts.
-fn counts<'a>(
-    labels: &Number<'a>,
-    classes: usize,
-    gradient: Number<'a>,
-    ty: ScalarType,
-) -> Result<[Number<'a>; 2], Problem> {
-    let composite = Composite {
-        expand: counts_of,
-        parts: [Arc::clone(labels), cast(gradient, ty)?].into(),
-        settings: [classes][..].into(),
-    };
-    composite.results("cross_entropy_with_gradient", [(ty, Shape::NONE), (ty, Shape::NONE)])
-}
-
-fn counts_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
-    let [labels, gradient] = [&of.parts[0], &of.parts[1]];
-    let are_classes = binary(Binary::Less, of_classes(labels)?, classes(of.settings[0]))?;
-    let count = count(&are_classes, gradient.ty)?;
-    let of_row = div(gradient, &count)?;
-    Ok([count, of_row].into())
-}
-
-/// The gradient by the logits, and the loss of each row.
-fn gradient_and_losses<'a>(
-    x: &Number<'a>,
-    axis: usize,
-    labels: &Number<'a>,
-    of_row: &Number<'a>,
-) -> Result<[Number<'a>; 2], Problem> {
-    let composite = Composite {
-        expand: gradient_and_losses_of,
-        parts: [x, labels, of_row].map(Arc::clone).into(),
-        settings: [axis][..].into(),
-    };
-    let results = [(x.ty, x.shape.clone()), (of_row.ty, labels.shape.clone())];
-    composite.results("cross_entropy_with_gradient", results)
-}
-
-fn gradient_and_losses_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
-    let ([x, labels, of_row], axis) = ([&of.parts[0], &of.parts[1], &of.parts[2]], of.settings[0]);
-    let (wide, labels) = (cast(Arc::clone(x), of_row.ty)?, Labels::new(x, axis, labels)?);
-    let rows = Rows::new(&wide, axis, &labels)?;
-    let gradient = rows.gradient(&wide, axis, &labels, of_row, x.ty)?;
-    Ok([gradient, rows.losses(&labels)?].into())
 }
 
 /// What the loss and its gradient have of each row.
@@ -301,8 +236,8 @@ impl<'a> Rows<'a> {
     }
 
     /// The same as arrays: by one kernel, unless few rows are so long that several blocks share one.
-    fn evaluated(self, stream: &Stream) -> OnDevice<Self> {
-        let [largest, total, of_label] = arrays_of(stream, [self.largest, self.total, self.of_label])?;
+    fn evaluated(self, runner: &dyn Runner) -> OnDevice<Self> {
+        let [largest, total, of_label] = arrays_of(runner, [self.largest, self.total, self.of_label])?;
         Ok(Self {
             largest,
             total,
@@ -337,12 +272,44 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Of logits, labels and a gradient in the type that all is computed in, the loss and the gradient by the logits.
+fn loss_and_gradient<'a>(
+    runner: &dyn Runner,
+    axis: usize,
+    roots: &[&Number<'a>],
+    outputs: &[&dyn Elements],
+) -> OnDevice<()> {
+    let (&[x, labels, gradient], &[loss, array]) = (roots, outputs) else {
+        unreachable!("as many as the method gives")
+    };
+    let (ty, labels) = (gradient.ty, Labels::new(x, axis, labels)?);
+    let wide = cast(Arc::clone(x), ty)?;
+    // What the gradient wants of all rows depends on the labels alone, and comes first.
+    let count = labels.count(ty)?;
+    let of_row = div(gradient, &count)?;
+    let [count, of_row] = arrays_of(runner, [count, of_row])?;
+    let rows = Rows::new(&wide, axis, &labels)?;
+    let losses = rows.losses(&labels)?;
+    let of_rows = uninit_shape(runner, ty, &losses.shape)?;
+    let root = rows.gradient(&wide, axis, &labels, &of_row, x.ty)?;
+    let losses = match plan::run_at_hand(runner, &[&root, &losses], &[array, &*of_rows])? {
+        true => Node::of_array(of_rows, ty),
+        false => {
+            let rows = rows.evaluated(runner)?;
+            let root = rows.gradient(&wide, axis, &labels, &of_row, x.ty)?;
+            plan::run(runner, &[&root], &[array])?;
+            rows.losses(&labels)?
+        }
+    };
+    plan::run(runner, &[&cast(mean(&losses, &count)?, x.ty)?], &[loss])
+}
+
 /// Roots of one type and shape, as arrays.
-fn arrays_of<'a, const N: usize>(stream: &Stream, roots: [Number<'a>; N]) -> OnDevice<[Number<'a>; N]> {
-    let arrays = roots.iter().map(|root| uninit_shape(stream, root.ty, &root.shape));
+fn arrays_of<'a, const N: usize>(runner: &dyn Runner, roots: [Number<'a>; N]) -> OnDevice<[Number<'a>; N]> {
+    let arrays = roots.iter().map(|root| uninit_shape(runner, root.ty, &root.shape));
     let arrays = arrays.collect::<OnDevice<Vec<_>>>()?;
     let outputs: Vec<&dyn Elements> = arrays.iter().map(|array| &**array).collect();
-    run(stream, &roots.each_ref(), &outputs)?;
+    plan::run(runner, &roots.each_ref(), &outputs)?;
     Ok(from_fn(|k| Node::of_array(Arc::clone(&arrays[k]), roots[k].ty)))
 }
 
@@ -366,7 +333,7 @@ fn cross_entropy_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
     let (x, axis) = (&of.parts[0], of.settings[0]);
     let labels = Labels::new(x, axis, &of.parts[1])?;
     let losses = Rows::new(&wide(x)?, axis, &labels)?.losses(&labels)?;
-    let mean = mean(&losses, &count(&labels.are_classes, losses.ty)?)?;
+    let mean = mean(&losses, &labels.count(losses.ty)?)?;
     Ok([cast(mean, x.ty)?].into())
 }
 
@@ -384,7 +351,7 @@ fn cross_entropy_backward<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>, 
 fn cross_entropy_backward_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
     let ([x, labels, gradient], axis) = ([&of.parts[0], &of.parts[1], &of.parts[2]], of.settings[0]);
     let labels = Labels::new(x, axis, labels)?;
-    let of_row = div(gradient, &count(&labels.are_classes, gradient.ty)?)?;
+    let of_row = div(gradient, &labels.count(gradient.ty)?)?;
     let softmax = softmax_of(&cast(Arc::clone(x), gradient.ty)?, &[axis])?;
     Ok([gradient_of(&softmax, &labels, &of_row, x.ty)?].into())
 }

@@ -32,23 +32,29 @@ use crate::expr::program::lower::{Lowered, Reducing, lower};
 use crate::expr::program::{Form, GROUP, Program, Step, Words};
 use crate::expr::ptx;
 
-/// Computes the roots, which all have the outputs' shape, into outputs in C order.
+/// Computes the roots, which all have the outputs' shape, into outputs in C order. Of no elements there is nothing to compute.
 pub(in crate::expr) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    if outputs[0].shape().contains(&0) {
+        return Ok(());
+    }
     let roots = all_expanded(roots)?;
     let roots: Vec<_> = roots.iter().collect();
-    if roots.iter().any(|root| root.has.applications) {
+    if has_applications(&roots) {
         return materialize(runner, &roots, outputs);
     }
     run_kernels(runner, &roots, outputs)
 }
 
 /// Computes roots by one kernel that has its rows [at hand](crate::expr::program::lower::Lowered::is_at_hand): the first has the shape of the elements, and others
-/// that or one number for each row; no application is a part of them. Nothing is done, and it is false, if no kernel does that.
+/// that or one number for each row. Nothing is done, and it is false, if no kernel does that, and of no elements.
 pub(in crate::expr) fn run_at_hand(
     runner: &dyn Runner,
     roots: &[&Arc<Node<'_>>],
     outputs: &[&dyn Elements],
 ) -> Result<bool> {
+    if has_applications(roots) || outputs[0].shape().contains(&0) {
+        return Ok(false);
+    }
     let roots = all_expanded(roots)?;
     let all = reductions(&roots.iter().collect::<Vec<_>>());
     if all.is_empty() {
@@ -68,6 +74,10 @@ pub(in crate::expr) fn run_at_hand(
     }
     runner.run(&lowered, outputs)?;
     Ok(true)
+}
+
+fn has_applications(roots: &[&Arc<Node<'_>>]) -> bool {
+    roots.iter().any(|root| root.has.applications)
 }
 
 /// [`run`] of roots that no application is a part of.
