@@ -50,3 +50,82 @@ impl<'a> Deref for Lent<'a> {
         &self.part
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use cuda_std::scalar::ScalarType;
+    use ndarray::{Ix1, array};
+
+    use crate::expr::Expr;
+    use crate::expr::graph::{Elements, Node};
+    use crate::stream::Stream;
+    use crate::{Device, DeviceArray, Result};
+
+    /// The elements of an array that is lent, whose drops are counted.
+    struct Counted<'a> {
+        array: &'a DeviceArray<f32, Ix1>,
+        drops: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    // SAFETY: dropping it counts, and asks the array for nothing.
+    unsafe impl Elements for Counted<'_> {
+        fn stream(&self) -> &Stream {
+            self.array.stream()
+        }
+
+        fn shape(&self) -> &[usize] {
+            self.array.shape()
+        }
+
+        fn strides(&self) -> &[isize] {
+            self.array.strides()
+        }
+
+        fn first_address(&self) -> u64 {
+            Elements::first_address(self.array)
+        }
+
+        fn reads_on(&self, stream: &Stream) -> Result<()> {
+            self.array.reads_on(stream)
+        }
+
+        fn writes_on(&self, stream: &Stream) -> Result<()> {
+            self.array.writes_on(stream)
+        }
+
+        fn is_part(&self) -> bool {
+            self.array.is_part()
+        }
+    }
+
+    #[test]
+    fn what_is_lent_may_go_first() -> Result<()> {
+        let device = Device::simulator();
+        let drops = Arc::new(AtomicUsize::new(0));
+        let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, -2.0])?;
+        for round in 0..3 {
+            let counted = Counted {
+                array: &x,
+                drops: Arc::clone(&drops),
+            };
+            let lent = Expr::<f32, Ix1>::of(Ok(Node::of_array(Arc::new(counted), ScalarType::F32)));
+            let doubled = &lent + &lent;
+            let (norm, clone) = (doubled.softmax(ndarray::Axis(0)), doubled.clone());
+            // They are dropped at the end of the round, when what they are of is gone.
+            x = (norm * 0.0 + &clone).eval()?;
+            assert_eq!(drops.load(Ordering::Relaxed), round);
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), 3);
+        assert_eq!(x.to_ndarray()?, array![8.0, -16.0]);
+        Ok(())
+    }
+}

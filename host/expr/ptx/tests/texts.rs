@@ -5,6 +5,8 @@ use cuda_std::scalar::ScalarType::{F32, U32};
 
 use super::programs::{info, sample};
 use crate::backend::DeviceFnInfo;
+use crate::device::KERNELS;
+use crate::expr::graph::function::{Unary, unary};
 use crate::expr::program::{Input, Layout, Program, Step};
 use crate::expr::ptx::{Malformed, kernel, vector_len};
 
@@ -306,5 +308,22 @@ fn what_is_not_known_is_an_error_that_names_it() {
     ] {
         let error = compile(&text).unwrap_err().to_string();
         assert!(error.contains("`f`") && error.contains(what), "{text}: {error}");
+    }
+}
+
+/// Which functions have such a way the generator finds by what rustc has made of them.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn functions_of_the_library_with_rare_arguments_are_told_by_their_texts() {
+    use Unary::{Cbrt, Cos, Exp2, Ln, Log2, Log10, Rsqrt, Sin, Sqrt};
+    for operator in [Sqrt, Rsqrt, Cbrt, Exp2, Ln, Log2, Log10, Sin, Cos] {
+        let function = unary(operator, F32).expect("a function of its own");
+        let program = Program {
+            aligned: true,
+            ..apply(function, Layout::Rows)
+        };
+        let source = KERNELS.text(function.name, "sm_75").expect("its text");
+        let text = kernel(&program, std::slice::from_ref(&source), (9, 0)).expect("a kernel");
+        assert_eq!(text.matches(" bra $any_").count(), 1, "{operator:?}: {source}");
     }
 }
