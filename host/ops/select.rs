@@ -167,6 +167,10 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// PyTorch's `masked_fill_`. A condition on the elements themselves needs no array: [`x.update(|x| x.less(0.0).select(0.0,
     /// x))`](Self::update).
     ///
+    /// A mask of the array's own elements is made ahead of the call, as below: `x.fill_where(&x.is_nan()?, 0.0)` does not compile (E0502).
+    /// Arrays [dereference](std::ops::DerefMut) to what has this method, and so `x` is borrowed for the call before its arguments are
+    /// computed, whatever they are.
+    ///
     /// # Errors
     ///
     /// As [`assign_where`](Self::assign_where).
