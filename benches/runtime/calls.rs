@@ -7,7 +7,8 @@
 //! their context is made current for each. Both have rows of their own.
 //!
 //! So many calls in a row as the driver queues without waiting for the GPU, by the host's clock, without the wait behind them;
-//! medians of rounds in which the ways take turns. Results are compared.
+//! medians of rounds in which the ways take turns. Results are compared. What is made of many operations, such as a softmax, has rows
+//! of its own, of 256 × 1000 numbers, and counts allocations and kernels of its own.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::mem;
@@ -16,11 +17,14 @@ use std::time::Instant;
 
 use crate::driver::{self, check};
 use cuda_driver::sys;
-use ndarray::{Array1, Ix1};
+use ndarray::{Array1, Array2, Axis, Ix1, Ix2};
 use warpsmith::expr::{self, Expr};
-use warpsmith::{Device, DeviceArray, Result};
+use warpsmith::{Device, DeviceArray, Result, Stream};
 
 const LEN: usize = 1024;
+
+/// Rows of logits, and classes.
+const ROWS: (usize, usize) = (256, 1000);
 
 /// Calls of a round: a fraction of what the driver queues.
 const CALLS: usize = 200;
@@ -74,6 +78,7 @@ pub fn run() -> Result<()> {
     let sum = expr::compile(|(x, y): (Expr<f32, Ix1>, Expr<f32, Ix1>)| x + y);
     let expression = &x + &y;
     let wait = || stream.synchronize();
+    let rows = Rows::new(&device)?;
     let mut ways = Vec::new();
     if let Some(bare) = &bare {
         ways.push(Way::new("cuLaunchKernel", || bare.launch(), || bare.synchronize()));
@@ -109,6 +114,7 @@ pub fn run() -> Result<()> {
         wait,
     ));
     ways.push(Way::new("x.add_scalar(1)", || x.add_scalar(1.0).map(drop), wait));
+    ways.extend(rows.ways(stream));
     println!("{}: {CALLS} calls in a row, {rounds} rounds", device.properties().name);
     // Kernels are compiled, and queues are there.
     ways.iter_mut().try_for_each(Way::measure)?;
@@ -130,7 +136,70 @@ pub fn run() -> Result<()> {
         assert_eq!(out.to_ndarray()?, expected);
     }
     assert_eq!(one.to_ndarray()?, numbers(1.0) + 1.0);
-    Ok(())
+    rows.check()
+}
+
+/// Rows of logits, with labels, and with weights for a norm.
+struct Rows {
+    logits: DeviceArray<f32, Ix2>,
+    labels: DeviceArray<i32, Ix1>,
+    weight: DeviceArray<f32, Ix1>,
+}
+
+impl Rows {
+    fn new(device: &Device) -> Result<Self> {
+        let stream = device.default_stream();
+        let logits = Array2::from_shape_fn(ROWS, |(row, class)| (row * 31 + class * 17) as f32 % 13.0);
+        Ok(Self {
+            logits: DeviceArray::from_ndarray(stream, &logits)?,
+            labels: DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(ROWS.0, |row| row as i32))?,
+            weight: DeviceArray::ones(stream, ROWS.1)?,
+        })
+    }
+
+    /// Operations that are made of others, each of which allocates its results.
+    fn ways<'w>(&'w self, stream: &'w Stream) -> [Way<'w>; 5] {
+        let Self { logits, labels, weight } = self;
+        let wait = move || stream.synchronize();
+        let softmax = move || logits.expr().softmax(Axis(1)).eval().map(drop);
+        let norm = move || logits.expr().layer_norm(&[1], weight, weight, 1e-5).eval().map(drop);
+        let variance = move || logits.expr().variance_axis(Axis(1), 0).eval().map(drop);
+        let both = move || {
+            logits
+                .expr()
+                .cross_entropy_with_gradient(Axis(1), labels, 1.0)
+                .map(drop)
+        };
+        let apart = move || {
+            logits.expr().cross_entropy(Axis(1), labels).eval()?;
+            self.gradient().eval().map(drop)
+        };
+        [
+            Way::new("softmax", softmax, wait),
+            Way::new("layer_norm", norm, wait),
+            Way::new("variance_axis", variance, wait),
+            Way::new("loss with its gradient", both, wait),
+            Way::new("loss, and its gradient", apart, wait),
+        ]
+    }
+
+    fn gradient(&self) -> Expr<'_, f32, Ix2> {
+        self.logits.expr().cross_entropy_backward(Axis(1), &self.labels, 1.0)
+    }
+
+    /// A softmax is what it is made of, bit for bit; and the gradient is that of the kernel that finds the loss, too.
+    fn check(&self) -> Result<()> {
+        let x = self.logits.expr();
+        let powers = (&x - x.max_axis(Axis(1)).insert_axis(Axis(1))).exp();
+        let by_hand = &powers / powers.sum_axis(Axis(1)).insert_axis(Axis(1));
+        assert_eq!(x.softmax(Axis(1)).eval()?.to_ndarray()?, by_hand.eval()?.to_ndarray()?);
+        let (loss, gradient) = x.cross_entropy_with_gradient(Axis(1), &self.labels, 1.0)?;
+        let apart = x.cross_entropy(Axis(1), &self.labels).eval()?;
+        let distance = (loss.to_ndarray()? - apart.to_ndarray()?).into_scalar().abs();
+        let of_gradients = gradient.to_ndarray()? - self.gradient().eval()?.to_ndarray()?;
+        assert!(distance < 1e-4 && of_gradients.iter().all(|distance| distance.abs() < 1e-8));
+        Ok(())
+    }
 }
 
 /// A kernel of one block, with as many parameters as an expression of two arrays has.
