@@ -4,6 +4,7 @@
 //! Most are evaluated again and again, by a plan that is kept: that one is found by what the operation is of, and nothing else of it
 //! is put together.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
@@ -129,12 +130,12 @@ pub(in crate::expr) fn all_expanded<'a>(roots: &[&Arc<Node<'a>>]) -> Result<Vec<
     let mut problem = None;
     let mut expand = |composed: &Composed<'a>| -> Result<Arc<Node<'a>>, Problem> {
         let composite = &composed.composite;
-        let key = Arc::as_ptr(composite);
-        if !of_composites.contains_key(&key) {
+        let (_, results) = match of_composites.entry(Arc::as_ptr(composite)) {
+            Entry::Occupied(known) => known.into_mut(),
             // Kept, so that its address is no other's.
-            of_composites.insert(key, (Arc::clone(composite), (composite.expand)(composite)?));
-        }
-        let result = Arc::clone(&of_composites[&key].1[composed.number]);
+            Entry::Vacant(place) => place.insert((Arc::clone(composite), (composite.expand)(composite)?)),
+        };
+        let result = Arc::clone(&results[composed.number]);
         let inserted = composed.inserted.iter();
         Ok(inserted.fold(result, |result, &at| insert_axis(&result, at)))
     };
