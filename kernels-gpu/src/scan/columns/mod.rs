@@ -183,12 +183,16 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         before: Op::Acc,
     ) -> Option<Op::Acc> {
         let at = self.split(column);
-        let results = self.results::<MANY_ROWS>(column, at, row);
+        let mut results = self.results::<MANY_ROWS>(column, at, row);
         let elements = self.elements::<MANY_ROWS>(column, at, row);
         if !results.is_whole() || !elements.is_whole() {
             return None;
         }
         let loaded = elements.load_whole(self.x);
+        if const { places_are_late::<T, R>() } {
+            let (column, row) = (opaque(column), opaque(row));
+            results = self.results::<MANY_ROWS>(column, self.split(column), row);
+        }
         Some(results.write_whole::<T, Op>(|k| loaded[k], before, self.exclusive, self.out))
     }
 
@@ -220,7 +224,8 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             // SAFETY: of a column that is within the input, as the first and the last one are.
             loaded[k] = unsafe { get_unchecked(self.x, at) };
         });
-        let mut acc = Op::identity();
+        // Opaque, so that where columns end is found once more: it would be kept in registers.
+        let (mut acc, n) = (Op::identity(), opaque(n));
         for_each_of_short(n, n * count, first, inner, |k, row, at| {
             let before = if row == 0 { Op::identity() } else { acc };
             acc = Op::combine(before, Op::lift(loaded[k], row as u64));
