@@ -152,16 +152,18 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
         T: Packed<V>,
     {
         let (lane, warp) = Self::lane_and_warp();
-        let first = self.first.x as usize + warp * V * self.a_stride;
+        // Places of rows beyond the tile's wrap around; no one reads there.
+        let below = |place: usize, rows: usize| place.wrapping_add(rows.wrapping_mul(self.a_stride));
+        let first = below(self.first.x as usize, warp * V);
         // Of each of `V` rows; those that the warp has further down are a multiple of `V` rows away, and so begin alike.
-        let phases: [usize; V] = cuda_std::array::from_fn(|k| self.x_phase::<V>(first + k * self.a_stride));
+        let phases: [usize; V] = cuda_std::array::from_fn(|k| self.x_phase::<V>(below(first, k)));
         let exists = lane * V < self.b_len;
         let mut index = warp;
-        let mut group = first + lane * V;
+        let mut group = first.wrapping_add(lane * V);
         while index < LANES {
             let mut words = [T::Word::zeroed(); V];
             for k in 0..V {
-                let start = (group + k * self.a_stride).wrapping_sub(phases[k]);
+                let start = below(group, k).wrapping_sub(phases[k]);
                 let exists = exists && index * V + k < self.a_len;
                 let load = |start: usize, exists: bool| {
                     if !exists {
@@ -172,7 +174,7 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
                 };
                 let low = load(start, exists);
                 let high = load(
-                    start + V,
+                    start.wrapping_add(V),
                     exists && phases[k] > 0 && lane * V + V - phases[k] < self.b_len,
                 );
                 words[k] = T::shift([low, high], phases[k]);
@@ -183,7 +185,7 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
                 unsafe { shared.set_unchecked((j * LANES + lane) * PITCH + index, words[j]) };
             }
             index += WARPS;
-            group += WARPS * V * self.a_stride;
+            group = below(group, WARPS * V);
         }
     }
 
@@ -253,7 +255,9 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
         T: Packed<V>,
     {
         let (lane, warp) = Self::lane_and_warp();
-        let mut row = self.first.out as usize + warp * self.b_stride;
+        // The place of a row beyond the tile's wraps around; no one writes there.
+        let below = |place: usize, rows: usize| place.wrapping_add(rows.wrapping_mul(self.b_stride));
+        let mut row = below(self.first.out as usize, warp);
         // Of all rows that the warp has, which are a multiple of `V` away.
         let phase = self.out_phase::<V>(row);
         let a = (lane * V).wrapping_sub(phase);
@@ -279,7 +283,7 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
                 }
             }
             b += WARPS;
-            row += WARPS * self.b_stride;
+            row = below(row, WARPS);
         }
     }
 }
