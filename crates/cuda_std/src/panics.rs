@@ -183,9 +183,10 @@ impl PanicRecord {
     #[inline(always)]
     pub fn write_numbers(&self, numbers: [i64; NUMBERS], count: u32) {
         self.count.store(count, Ordering::Relaxed);
-        for i in 0..NUMBERS {
-            self.numbers[i].store(numbers[i], Ordering::Relaxed);
-        }
+        let ([a, b, c], [x, y, z]) = (&self.numbers, numbers);
+        a.store(x, Ordering::Relaxed);
+        b.store(y, Ordering::Relaxed);
+        c.store(z, Ordering::Relaxed);
     }
 
     /// Whether a message was written.
