@@ -512,8 +512,9 @@ fn at_once(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Option<Form> {
         lanes => lanes,
     };
     let mut lanes = lanes.min(1 << lanes_log2);
-    // Not a quarter of them without a last group, if half as many have room.
-    while lanes > 1 && 3 * lanes * all.div_ceil(lanes) > 4 * all && all.div_ceil(lanes / 2) <= many {
+    // Not a quarter of them without a last group, if half as many have room; but of single elements more threads are quicker.
+    let has_vectors = reducing.row_len().is_multiple_of(GROUP);
+    while has_vectors && lanes > 1 && 3 * lanes * all.div_ceil(lanes) > 4 * all && all.div_ceil(lanes / 2) <= many {
         lanes /= 2;
     }
     let groups = all.div_ceil(lanes).max(1);
