@@ -36,9 +36,9 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     ///
     /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` and 16,384 `f64` once, of longer ones what is
     /// behind these three times, where a block has no shared memory for it, as GPUs of data centres from Ampere on have; of more than
-    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Across,
-    /// rows of up to 4096 `f32` or 2048 `f64`, of which 16 or more are neighbours, are read once, by one kernel, too (of fewer than 512 rows up to 1024); others of `f32` by two
-    /// kernels, of `f64` by three.
+    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Along other axes one kernel
+    /// reads rows of up to 4096 `f32` or 2048 `f64` once, of which 16 or more are neighbours (of fewer than 512 rows up to 1024 `f32`);
+    /// of others two kernels read `f32`, and three `f64`.
     ///
     /// # Errors
     ///

@@ -2,9 +2,10 @@
 //! Which kernels compute an expression.
 //!
 //! Reductions along the same axes of elements of one shape go into one kernel, together with all that they are of, and with
-//! what is made of their results: numbers for each row, and where a row lies along the last axis, or a block has rows that lie
-//! side by side in registers, also elements. What one kernel cannot do is done by several, innermost reductions first, whose results are then arrays. A reduction of few long
-//! rows is done in parts, and the parts' numbers are combined by a second kernel, which also goes on with the result.
+//! what is made of their results: numbers for each row, and elements too where a row lies along the last axis, or a block has
+//! rows that lie side by side in registers. What one kernel cannot do is done by several, innermost reductions first, whose
+//! results are then arrays. A reduction of few long rows is done in parts, and the parts' numbers are combined by a second
+//! kernel, which also goes on with the result.
 
 mod across;
 pub(in crate::expr) mod common;
