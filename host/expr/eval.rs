@@ -8,6 +8,7 @@ use ndarray::{Dimension, IxDyn};
 use super::Expr;
 use super::compiled::evaluated::{self, KERNELS, Procedure};
 use super::graph::{Elements, Node};
+use super::plan;
 use super::value::Value;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -188,8 +189,8 @@ pub(super) fn run_by(
 ) -> Result<()> {
     check_devices(stream, roots)?;
     let has_none = outputs.iter().any(|output| output.shape().contains(&0));
-    match has_none || roots.iter().any(|root| root.has.applications) {
-        // Operations are done again: nothing tells which are the same.
+    match has_none || plan::has_applications(roots) {
+        // Of no elements there is no plan; and operations are done again: nothing tells which are the same.
         true => by.run(stream, roots, outputs),
         false => evaluated::run(stream, by, roots, outputs),
     }

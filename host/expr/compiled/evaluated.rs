@@ -91,7 +91,7 @@ impl Plans {
 
     fn keep(&self, words: &[u64], known: Before) {
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = match plans.len() < MOST {
+        let old = match plans.len() < MOST || plans.contains_key(words) {
             true => FxHashMap::default(),
             false => std::mem::take(&mut *plans),
         };

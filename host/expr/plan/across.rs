@@ -13,7 +13,7 @@ use crate::expr::ptx;
 pub(super) const FEW_COLUMNS: usize = 16;
 
 /// The warps that share rows side by side, as a power of two, unless arrays are large.
-const COLUMN_LANES_LOG2: u8 = 3;
+const COLUMN_WARPS_LOG2: u8 = 3;
 
 /// The bytes of a part of rows that lie side by side, of large arrays.
 const LONG_PART_BYTES: usize = if cfg!(test) { 64 } else { 4 * PART_BYTES };
@@ -70,7 +70,7 @@ pub(super) fn held_across(reducing: &Reducing<'_, '_>) -> Option<Form> {
     if !is_across || reducing.has_elements() && !reducing.has_elements_in_order() {
         return None;
     }
-    let of_vector = if columns.is_multiple_of(GROUP) { GROUP } else { 1 };
+    let of_vector = of_vector(columns);
     let elements = groups_in_registers(reducing, MOST_CALLS_OF_LONG) * GROUP;
     if elements * reducing.words().kept > MOST_OF_THREAD {
         return None;
@@ -83,12 +83,11 @@ pub(super) fn held_across(reducing: &Reducing<'_, '_>) -> Option<Form> {
     let lanes_log2 = lanes(if is_half { elements / 2 } else { elements });
     let most = MOST_LANES_LOG2.checked_sub(lanes_log2).filter(|most| *most >= least)?;
     let across = columns.div_ceil(of_vector);
-    let has_few_idle = |log2: &u8| 2 * across.next_multiple_of(1 << log2) <= 3 * across;
     let is_busy = |log2: &u8| rows / columns * across.div_ceil(1 << log2) >= BUSY_ACROSS;
     let widest = HELD_LOG2.saturating_sub(lanes_log2).max(wide).min(most);
     let across_log2 = (least..=widest)
         .rev()
-        .find(|log2| has_few_idle(log2) && is_busy(log2))
+        .find(|log2| has_few_idle(across, *log2) && is_busy(log2))
         .unwrap_or(least);
     // At least a warp.
     let lanes_log2 = lanes_log2.max(WARP_LOG2.saturating_sub(across_log2));
@@ -103,20 +102,28 @@ pub(super) fn held_across(reducing: &Reducing<'_, '_>) -> Option<Form> {
     (warps == 1 || shared <= MOST_SHARED).then_some(form)
 }
 
+/// The columns of a vector, where rows of so many begin at vectors.
+fn of_vector(columns: usize) -> usize {
+    if columns.is_multiple_of(GROUP) { GROUP } else { 1 }
+}
+
+/// Whether of `1 << log2` threads side by side no more than a third is idle, for so many columns or vectors of them.
+fn has_few_idle(across: usize, log2: u8) -> bool {
+    2 * across.next_multiple_of(1 << log2) <= 3 * across
+}
+
 /// The form of rows that lie side by side, and their parts: of large arrays by the largest blocks, each of which goes through a
 /// piece that is four times as long as that of a block of 8 warps, so that these leave neither more numbers nor fewer blocks.
 pub(super) fn by_columns(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let (len, rows, columns) = (reducing.row_len(), reducing.rows(), reducing.columns());
     // Those that have neighbours, if rows begin at vectors: as many of a warp as leave no more than a third idle.
-    let across = if columns.is_multiple_of(GROUP) {
-        columns / GROUP
-    } else {
-        columns
-    };
-    let has_few_idle = |&log2: &u8| 2 * across.next_multiple_of(1 << log2) <= 3 * across;
+    let across = columns / of_vector(columns);
     let across_log2 = match across <= 1 << WARP_LOG2 {
         true => across.next_power_of_two().trailing_zeros() as u8,
-        false => (0..=WARP_LOG2).rev().find(has_few_idle).unwrap_or(0),
+        false => (0..=WARP_LOG2)
+            .rev()
+            .find(|&log2| has_few_idle(across, log2))
+            .unwrap_or(0),
     };
     let blocks = (rows / columns.max(1) * across.div_ceil(1 << across_log2)).max(1);
     let groups = most_groups(reducing, MOST_CALLS).min(GROUPS);
@@ -132,7 +139,7 @@ pub(super) fn by_columns(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) 
         is_held: false,
     };
     let least = |form: Form| 8 * form.lanes();
-    let (few, many) = (form(COLUMN_LANES_LOG2), form(MOST_WARPS_LOG2));
+    let (few, many) = (form(COLUMN_WARPS_LOG2), form(MOST_WARPS_LOG2));
     let bytes = len.saturating_mul(rows).saturating_mul(reducing.bytes());
     let pieces = (bytes / LONG_PART_BYTES).min(MOST_PARTS);
     // So many warps have shared memory for one number of each element.

@@ -77,7 +77,7 @@ pub(in crate::expr) fn run_at_hand(
     Ok(true)
 }
 
-fn has_applications(roots: &[&Arc<Node<'_>>]) -> bool {
+pub(in crate::expr) fn has_applications(roots: &[&Arc<Node<'_>>]) -> bool {
     roots.iter().any(|root| root.has.applications)
 }
 

@@ -34,7 +34,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// # Cost
     ///
-    /// Each value is read once and written once. Where an index may occur more than once, it is read twice more, and 4 bytes for
+    /// Each value is read once and written once. Where an index may occur more than once, each is read once or twice more, and 4 bytes for
     /// each part along the axis are allocated for a while, of which those of the named parts are changed and read: indices on the
     /// device may, and so may more than 256 on the host, which are not looked through for it.
     ///

@@ -149,9 +149,12 @@ on_the_host! {
 
 /// Whether there are two that are the same; or so many that the device has sooner found which are the last.
 fn may_repeat<I: HostIndex>(indices: ArrayView1<'_, I>) -> bool {
-    let mut places: Vec<_> = indices.iter().take(FEW + 1).map(|index| index.place()).collect();
+    if indices.len() > FEW {
+        return true;
+    }
+    let mut places: Vec<_> = indices.iter().map(|index| index.place()).collect();
     places.sort_unstable();
-    places.len() > FEW || places.windows(2).any(|two| two[0] == two[1])
+    places.windows(2).any(|two| two[0] == two[1])
 }
 
 /// The indices, each of which is below `length`.

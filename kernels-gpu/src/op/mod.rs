@@ -338,6 +338,7 @@ pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
     cuda_std::array::from_fn(|k| {
         let (before, count) = (acc, index.wrapping_add(k as u64));
         acc = Op::combine(acc, values[k]);
+        // Not by `finish`: look-back would spill registers (docs/build-times.md).
         if exclusive {
             Op::finish(before, count)
         } else {

@@ -28,7 +28,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// `x` has `plan.length` elements for each element of `out`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
-        // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
+        // SAFETY: the caller's promise; elements that go by way of shared memory have places, as just asked.
         unsafe {
             if N > 1 && const { have_places::<T>() } && self.plan.together > 0 {
                 // Of small elements a word at a time; of large values, which it is costly to combine with what is less than a

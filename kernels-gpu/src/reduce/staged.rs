@@ -25,8 +25,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// # Safety
     ///
-    /// `x` has `plan.length` elements for each element of `out`, which [have places](super::row::have_places), and that length is
-    /// a multiple of `V`.
+    /// `x` has `plan.length` elements for each element of `out`, which [have places](super::row::have_places).
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) unsafe fn by_stages<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const V: usize>(self) {
         let (length, together) = (self.plan.length as u32, self.plan.together);
@@ -36,7 +35,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         }
         let rows = Ord::min(together as usize, self.out.len() - first) as u32;
         let staged = cuda_std::shared::dynamic::<T>();
-        if staged.len() < (rows * length) as usize + N {
+        if staged.len() < ((rows * length) as usize).next_multiple_of(N) + N {
             return;
         }
         // SAFETY: the rows are of `x`, by the contract, and there is room for them, as just asked.
@@ -121,7 +120,8 @@ impl<T: Pod, const V: usize> Vectors<T, V> for Words<T> {
 ///
 /// # Safety
 ///
-/// The elements are in `x`, and [have places](super::row::have_places), and `staged` has room for them and `N` more.
+/// The elements are in `x`, and [have places](super::row::have_places), and `staged` has room for them, rounded up
+/// to whole vectors, and `N` more.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn stage<T: Pod, const N: usize>(x: &[T], start: usize, count: u32, staged: Shared<T>) -> u32 {
     let t = thread::thread_idx_x();

@@ -95,12 +95,16 @@ pub(crate) const fn vec_align<T, const N: usize>() -> usize {
     }
 }
 
-/// A vector access that is out of bounds, as the simulated GPU says it. Not for the GPU: it takes a number too many.
+/// An access to several elements that is out of bounds, as the simulated GPU says it. Not for the GPU, where accesses of vectors would
+/// take registers for it.
 #[cold]
 #[inline(never)]
 #[track_caller]
 pub(crate) fn out_of_bounds(what: &str, first: usize, count: usize, len: usize) -> ! {
-    panic!("{count} elements from index {first} on are out of bounds of {what}, whose len is {len}")
+    match count {
+        1 => panic!("index out of bounds of {what}: the len is {len} but the index is {first}"),
+        _ => panic!("{count} elements from index {first} on are out of bounds of {what}, whose len is {len}"),
+    }
 }
 
 /// Panics unless element `$index` of `$len` is in bounds, with a message that names both; or the `$count` elements from there on,

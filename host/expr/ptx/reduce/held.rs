@@ -21,10 +21,11 @@ struct Part {
 /// So many groups at a time read what only later passes take.
 const LATE_GROUPS: usize = 2;
 
-/// So many warps, whose numbers each thread reads by itself.
-const FEW_WARPS: usize = 4;
+/// So many warps, whose numbers each thread reads by itself: of each of its columns, so fewer than of one row.
+const FEW_WARPS_ACROSS: usize = 4;
 
 impl Folding<'_> {
+    /// Rows side by side, all of whose elements the threads of a block have in registers, through all passes.
     pub(super) fn held_columns(&self, held: usize, across_log2: u8, writer: &mut Writer) -> Result<(), Malformed> {
         let program = self.kernel.program;
         let across = self.across(across_log2, writer);
@@ -272,7 +273,7 @@ impl Folding<'_> {
         }
         writer.line("bar.sync 0");
         let mut counted = warps;
-        if warps > FEW_WARPS {
+        if warps > FEW_WARPS_ACROSS {
             // A thread for each column; the others wait.
             let copy = writer.copy();
             let is_other = writer.new_predicate("setp.ge.u32", format_args!("{}, {width}", across.thread));

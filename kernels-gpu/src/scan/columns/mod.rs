@@ -95,7 +95,7 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
 /// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
 /// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
 /// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within `out`, or
-/// blocks have another number of threads, nothing is done; what is not within `x` is left out.
+/// blocks have another number of threads, nothing is done; of columns that are not within `x` the results are unspecified.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Min, Max];
@@ -188,12 +188,14 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         if !results.is_whole() || !elements.is_whole() {
             return None;
         }
-        let loaded = elements.load_whole(self.x);
+        // SAFETY: of the input, and whole, as just asked.
+        let loaded = unsafe { elements.load_whole(self.x) };
         if const { places_are_late::<T, R>() } {
             let (column, row) = (opaque(column), opaque(row));
             results = self.results::<MANY_ROWS>(column, self.split(column), row);
         }
-        Some(results.write_whole::<T, Op>(|k| loaded[k], before, self.exclusive, self.out))
+        // SAFETY: of the output, and whole, as just asked; computed once more it is the same.
+        Some(unsafe { results.write_whole::<T, Op>(|k| loaded[k], before, self.exclusive, self.out) })
     }
 
     /// [`scan_many_rows`](Self::scan_many_rows) of fewer, or of as many as are left.
@@ -208,6 +210,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     /// Scans the thread's columns, which have a few rows together, all of whose elements are on their way at once.
     #[inline(always)]
     fn scan_short<Op: ReduceOp<T, Output = R>>(self) {
+        const { assert!(SHORT <= FEW_ROWS, "a short column is one segment") };
         let Lines { n, inner, along, .. } = self.lines;
         let wanted = columns_of_thread(self.lines);
         let first = thread::block_idx_x() as usize * THREADS * wanted + thread::thread_idx_x() as usize;

@@ -26,12 +26,16 @@ impl<const N: usize> Segment<N> {
         self.len as usize == N
     }
 
-    /// All elements, of a segment of `x` that is whole.
+    /// All elements.
+    ///
+    /// # Safety
+    ///
+    /// The segment is of `x`, and [whole](Self::is_whole).
     #[inline(always)]
-    pub(super) fn load_whole<T: Pod>(self, x: &[T]) -> [T; N] {
+    pub(super) unsafe fn load_whole<T: Pod>(self, x: &[T]) -> [T; N] {
         let mut loaded = [T::zeroed(); N];
         self.for_each_of_whole(self.stride, |k, at| {
-            // SAFETY: of the segment, which is within the array.
+            // SAFETY: one of the segment's `N` elements, which are within the array, by the contract.
             loaded[k] = unsafe { get_unchecked(x, at) };
         });
         loaded
@@ -74,9 +78,13 @@ impl<const N: usize> Segment<N> {
         acc
     }
 
-    /// [`write`](Self::write) of a segment that is whole.
+    /// [`write`](Self::write) without a condition.
+    ///
+    /// # Safety
+    ///
+    /// The segment is of `out`, and [whole](Self::is_whole).
     #[inline(always)]
-    pub(super) fn write_whole<T: Pod, Op: ReduceOp<T>>(
+    pub(super) unsafe fn write_whole<T: Pod, Op: ReduceOp<T>>(
         self,
         element: impl Fn(usize) -> T,
         before: Op::Acc,
