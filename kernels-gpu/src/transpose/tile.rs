@@ -137,8 +137,11 @@ impl<T: bytemuck::Pod> Tile<'_, T> {
         } else {
             (before, behind)
         };
-        let last = self.first.x + (self.a_len as u64 - 1) * self.a_stride as u64 + self.b_len as u64;
-        before >= margin && behind >= margin && self.first.x >= margin && last + margin <= self.x.len() as u64
+        // Of a tile without rows, of which nothing is read, any number.
+        let below = (self.a_len as u64).wrapping_sub(1).wrapping_mul(self.a_stride as u64);
+        let last = self.first.x.wrapping_add(below).wrapping_add(self.b_len as u64);
+        let are_within = last.wrapping_add(margin) <= self.x.len() as u64;
+        before >= margin && behind >= margin && self.first.x >= margin && are_within
     }
 
     /// Brings any tile to shared memory, by aligned words where rows begin between them.
