@@ -14,7 +14,7 @@ use ndarray::{Dimension, IxDyn};
 use super::function::Unary;
 use super::parts::Shape;
 use super::problem::Problem;
-use super::{Elements, Has, Kind, Node, Part, check_devices, weight};
+use super::{Elements, Has, Kind, Node, Part, common_home, weight};
 use crate::array::Element;
 use crate::array_ref::{DeviceArrayRef, Held};
 use crate::error::Result;
@@ -90,11 +90,7 @@ impl<'a> Node<'a> {
             });
         }
         let composites = Has::of(&operands).composites;
-        let mut homes = operands.iter().filter_map(|operand| operand.home.as_ref());
-        let home = homes.next().cloned();
-        if let Some(home) = &home {
-            homes.try_for_each(|other| check_devices(name, home, other))?;
-        }
+        let home = common_home(name, &operands)?;
         let applied = Applied {
             axes: (0..shape.len()).map(Some).collect(),
             application: Arc::new(Application {

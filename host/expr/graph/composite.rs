@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::parts::{Parts, Shape};
 use super::problem::Problem;
 use super::walk::{Depth, insert_axis, rewrite};
-use super::{Has, Kind, Node, check_devices, with_type};
+use super::{Has, Kind, Node, common_home, with_type};
 
 /// Puts together what a composite gives. It depends on the settings, on types and shapes of the parts, and on how these are made;
 /// on no number: one may be an argument by then.
@@ -58,12 +58,7 @@ impl<'a> Composite<'a> {
         name: &'static str,
         results: [(ScalarType, Shape); N],
     ) -> Result<[Arc<Node<'a>>; N], Problem> {
-        let mut homes = self.parts.iter().filter_map(|part| part.home.as_ref());
-        let home = homes.next();
-        if let Some(home) = home {
-            homes.try_for_each(|other| check_devices(name, home, other))?;
-        }
-        let home = home.cloned();
+        let home = common_home(name, &self.parts)?;
         let sizes = self.parts.iter().map(|part| part.size);
         let size = sizes.fold(1, usize::saturating_add);
         let has = Has {

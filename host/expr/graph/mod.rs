@@ -562,6 +562,19 @@ fn common_shape(operation: &'static str, a: &Shape, b: &Shape) -> std::result::R
     Ok(shape[..].into())
 }
 
+/// An array of the parts', of which all are on its device; `None` if there is none.
+fn common_home<'a>(
+    operation: &'static str,
+    parts: &[Arc<Node<'a>>],
+) -> std::result::Result<Option<Array<'a>>, Problem> {
+    let mut homes = parts.iter().filter_map(|part| part.home.as_ref());
+    let home = homes.next();
+    if let Some(home) = home {
+        homes.try_for_each(|other| check_devices(operation, home, other))?;
+    }
+    Ok(home.cloned())
+}
+
 fn check_devices(operation: &'static str, one: &Array<'_>, other: &Array<'_>) -> std::result::Result<(), Problem> {
     let (one, other) = (one.stream(), other.stream());
     if one.same_device(other) {

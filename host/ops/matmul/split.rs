@@ -106,15 +106,20 @@ fn nanoseconds(shape: &GemmShape, multiprocessors: usize) -> usize {
     const OF_TURN: usize = 990;
     let steps = shape.k.div_ceil(tile_k(2));
     let of = |([rows, columns], step): ([usize; 2], usize)| {
-        let tiles = shape.batch.saturating_mul(shape.m.div_ceil(rows));
-        let turns = tiles
-            .saturating_mul(shape.n.div_ceil(columns))
-            .div_ceil(multiprocessors);
+        let turns = turns(shape, [rows, columns], multiprocessors);
         let is_short = rows == TILE_M && shape.m <= HALF_TILE_M;
         let step = if is_short { step * 3 / 2 } else { step };
         ENDS + turns.saturating_mul(OF_TURN + steps.saturating_mul(step))
     };
     SIZES.into_iter().map(of).min().unwrap_or(0)
+}
+
+/// How many tiles of so many rows and columns a multiprocessor takes, one after another.
+fn turns(shape: &GemmShape, [rows, columns]: [usize; 2], multiprocessors: usize) -> usize {
+    let tiles = shape.batch.saturating_mul(shape.m.div_ceil(rows));
+    tiles
+        .saturating_mul(shape.n.div_ceil(columns))
+        .div_ceil(multiprocessors)
 }
 
 /// How a product of numbers of 16 bits is cut on Hopper, whose sums may be finished behind, if that pays.
@@ -142,10 +147,7 @@ pub(super) fn best_rows(shape: &GemmShape, element: usize, registers: usize, mul
     let columns = tile_n(registers);
     let steps = shape.k.div_ceil(tile_k(element));
     let cycles = |rows: usize, step: usize| {
-        let tiles = shape.batch.saturating_mul(shape.m.div_ceil(rows));
-        let turns = tiles
-            .saturating_mul(shape.n.div_ceil(columns))
-            .div_ceil(multiprocessors);
+        let turns = turns(shape, [rows, columns], multiprocessors);
         (rows, turns.saturating_mul(steps).saturating_mul(step))
     };
     let step = step_cycles(columns, element);

@@ -2,7 +2,7 @@
 //! Rows side by side: a warp, or each part of one, has neighbouring ones, and the warps of a block and their parts share their
 //! elements.
 
-use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared, shuffle};
+use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
 use crate::expr::program::{Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
 use crate::expr::ptx::order::Axis;
@@ -187,11 +187,7 @@ impl Folding<'_> {
             for (&fold, columns) in folds.iter().zip(&mut chains) {
                 let fold = &self.kernel.program.folds[fold];
                 for numbers in columns {
-                    let shuffled = numbers
-                        .iter()
-                        .map(|&number| shuffle("down", number, offset, 1 << WARP_LOG2, writer));
-                    let other: Numbers = shuffled.collect();
-                    *numbers = self.combine(fold, numbers, &other, writer)?;
+                    *numbers = self.with_others(fold, numbers, ("down", offset, 1 << WARP_LOG2), writer)?;
                 }
             }
         }
@@ -216,54 +212,50 @@ impl Folding<'_> {
         let base = writer.new_word("mov.u32", SHARED);
         let column = writer.new_word("mad.lo.s32", format_args!("{within}, {NUMBER}, {base}"));
         let own = writer.new_word("mad.lo.s32", format_args!("{warp}, {}, {column}", width * NUMBER));
-        let mut at = 0;
-        for columns in &chains {
-            for number in 0..columns[0].len() {
-                for (k, column) in columns.iter().enumerate() {
-                    let (bits, offset) = (column[number].bits(), at + k * NUMBER);
-                    writer.line(format_args!(
-                        "@{is_first} st.shared.b{bits} [{own}+{offset}], {}",
-                        column[number]
-                    ));
-                }
-                at += warps * width * NUMBER;
-            }
-        }
-        writer.local(format!(".shared .align 8 .b8 {SHARED}[{at}]"));
+        let of_number = warps * width * NUMBER;
+        let shared = store_of_warps(&chains, (own, is_first), (0, of_number), writer);
+        writer.local(format!(".shared .align 8 .b8 {SHARED}[{shared}]"));
         writer.line("bar.sync 0");
         let is_other = writer.new_predicate("setp.ge.u32", format_args!("{thread}, {}", 1 << across_log2));
         writer.line(format_args!("@{is_other} ret"));
         let mut at = 0;
         let mut combined = Vec::with_capacity(folds.len());
-        for (&number, columns) in folds.iter().zip(&chains) {
-            let fold = &self.kernel.program.folds[number];
-            let of_number = warps * width * NUMBER;
+        for (&fold, columns) in folds.iter().zip(&chains) {
             let mut of_columns = Vec::with_capacity(columns.len());
             for (k, numbers) in columns.iter().enumerate() {
-                let load = |warp: usize, writer: &mut Writer| -> Numbers {
-                    let offset = |number: usize| at + number * of_number + (warp * width + k) * NUMBER;
-                    let all = numbers.iter().enumerate();
-                    all.map(|(number, register)| load_shared(register.bits(), column, offset(number), writer))
-                        .collect()
-                };
-                let mut loaded: Vec<Numbers> = (0..warps).map(|warp| load(warp, writer)).collect();
-                while loaded.len() > 1 {
-                    let second = loaded.split_off(loaded.len() / 2);
-                    for (a, b) in loaded.iter_mut().zip(second) {
-                        *a = self.combine(fold, a, &b, writer)?;
-                    }
-                }
-                let numbers = loaded.swap_remove(0).into_iter();
-                of_columns.push(
-                    numbers
-                        .map(|of_column| self.finish(number, of_column, writer))
-                        .collect(),
-                );
+                let places = (at + k * NUMBER, of_number, width);
+                let numbers = self.of_warps(fold, numbers, column, places, warps, writer)?;
+                let finished = numbers
+                    .into_iter()
+                    .map(|of_column| self.finish(fold, of_column, writer));
+                of_columns.push(finished.collect());
             }
             at += columns[0].len() * of_number;
             combined.push(of_columns);
         }
         Ok(combined)
+    }
+
+    /// What so many warps have of a column, combined: from that address on, where a number's begin so far behind the one before, and
+    /// those of a warp so many columns behind those of another.
+    pub(super) fn of_warps(
+        &self,
+        fold: usize,
+        like: &[Register],
+        address: Register,
+        (at, of_number, width): (usize, usize, usize),
+        warps: usize,
+        writer: &mut Writer,
+    ) -> Result<Numbers, Malformed> {
+        let fold = &self.kernel.program.folds[fold];
+        let load = |warp: usize, writer: &mut Writer| -> Numbers {
+            let offset = |number: usize| at + number * of_number + warp * width * NUMBER;
+            let all = like.iter().enumerate();
+            all.map(|(number, register)| load_shared(register.bits(), address, offset(number), writer))
+                .collect()
+        };
+        let all = (0..warps).map(|warp| load(warp, writer)).collect();
+        self.combine_all(fold, all, writer)
     }
 
     /// Stores the outputs, behind those of the parts before.
@@ -297,4 +289,27 @@ impl Folding<'_> {
         }
         Ok(())
     }
+}
+
+/// Stores what a warp has of its columns to shared memory, from place `at` of its own on, each number so far behind the one before, by
+/// the threads of which the predicate is true; the first place behind all.
+pub(super) fn store_of_warps(
+    chains: &[Vec<Numbers>],
+    (own, is_first): (Register, Register),
+    (mut at, of_number): (usize, usize),
+    writer: &mut Writer,
+) -> usize {
+    for columns in chains {
+        for number in 0..columns[0].len() {
+            for (k, column) in columns.iter().enumerate() {
+                let (bits, offset) = (column[number].bits(), at + k * NUMBER);
+                writer.line(format_args!(
+                    "@{is_first} st.shared.b{bits} [{own}+{offset}], {}",
+                    column[number]
+                ));
+            }
+            at += of_number;
+        }
+    }
+    at
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows side by side that the threads of a block have in registers: each element is read once, however many reductions there are.
 
-use super::columns::Across;
+use super::columns::{Across, store_of_warps};
 use super::rows::{is_symmetric, way};
-use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared, shuffle};
+use super::{Folding, NUMBER, Numbers, SHARED, both, identity, shuffle};
 use crate::expr::program::{Fold, GROUP, Layout, Step, WARP_LOG2};
 use crate::expr::ptx::Malformed;
 use crate::expr::ptx::arguments::columns_of_block;
@@ -78,7 +78,7 @@ impl Folding<'_> {
         if self.outputs(true).next().is_some() {
             let is_first = writer.new_predicate("setp.eq.u32", format_args!("{}, 0", across.share));
             let span = Span {
-                exists: Some(both(across.span.exists, Some(is_first), writer)),
+                exists: both(across.span.exists, Some(is_first), writer),
                 ..across.span
             };
             self.store_columns(across.row, across.number, span, &mut of_columns, writer)?;
@@ -192,15 +192,7 @@ impl Folding<'_> {
                 let Some((number, step)) = numbers else { continue };
                 part.row.first = Some(number);
                 numbers = Some((writer.new_word("add.s32", format_args!("{number}, {step}")), step));
-                let span = Span {
-                    exists: Some(both(across.span.exists, part.exists, writer)),
-                    ..across.span
-                };
-                for &output in elements {
-                    self.kernel
-                        .elements_of(&part.row, &[span])
-                        .store(output, &part.values, writer);
-                }
+                self.store_elements((&part.row, part.exists), &spans, elements, &part.values, writer);
             }
         }
         Ok(())
@@ -219,11 +211,7 @@ impl Folding<'_> {
             return Ok(own);
         }
         for log2 in (across_log2..WARP_LOG2).rev() {
-            let others = own
-                .iter()
-                .map(|&number| shuffle(way(fold), number, 1 << log2, 1 << WARP_LOG2, writer));
-            let other: Numbers = others.collect();
-            own = self.combine(fold, &own, &other, writer)?;
+            own = self.with_others(fold, &own, (way(fold), 1 << log2, 1 << WARP_LOG2), writer)?;
         }
         if !is_symmetric(fold) {
             let first = writer.new_word("and.b32", format_args!("{}, {}", across.thread, (1 << across_log2) - 1));
@@ -259,18 +247,7 @@ impl Folding<'_> {
         let lane = writer.new_word("and.b32", format_args!("{}, {}", across.thread, (1 << of_warp) - 1));
         let is_first = writer.new_predicate("setp.lt.u32", format_args!("{lane}, {}", 1 << across_log2));
         let begin = *shared;
-        for columns in &*chains {
-            for number in 0..columns[0].len() {
-                for (k, column) in columns.iter().enumerate() {
-                    let (bits, offset) = (column[number].bits(), *shared + k * NUMBER);
-                    writer.line(format_args!(
-                        "@{is_first} st.shared.b{bits} [{to}+{offset}], {}",
-                        column[number]
-                    ));
-                }
-                *shared += of_number;
-            }
-        }
+        *shared = store_of_warps(chains, (to, is_first), (begin, of_number), writer);
         writer.line("bar.sync 0");
         let mut counted = warps;
         if warps > FEW_WARPS_ACROSS {
@@ -304,41 +281,5 @@ impl Folding<'_> {
             at += columns[0].len() * of_number;
         }
         Ok(())
-    }
-
-    /// What so many warps have of a column, combined: from that address on, where a number's begin so far behind the one before, and
-    /// those of a warp so many columns behind those of another.
-    fn of_warps(
-        &self,
-        fold: usize,
-        like: &[Register],
-        address: Register,
-        (at, of_number, width): (usize, usize, usize),
-        warps: usize,
-        writer: &mut Writer,
-    ) -> Result<Numbers, Malformed> {
-        let fold = &self.kernel.program.folds[fold];
-        let load = |warp: usize, writer: &mut Writer| -> Numbers {
-            let offset = |number: usize| at + number * of_number + warp * width * NUMBER;
-            let all = like.iter().enumerate();
-            all.map(|(number, register)| load_shared(register.bits(), address, offset(number), writer))
-                .collect()
-        };
-        let mut all: Vec<Numbers> = (0..warps).map(|warp| load(warp, writer)).collect();
-        while all.len() > 1 {
-            let second = all.split_off(all.len() / 2);
-            for (a, b) in all.iter_mut().zip(second) {
-                *a = self.combine(fold, a, &b, writer)?;
-            }
-        }
-        Ok(all.swap_remove(0))
-    }
-}
-
-/// Where both hold; one without a predicate does.
-fn both(a: Option<Register>, b: Option<Register>, writer: &mut Writer) -> Register {
-    match (a, b) {
-        (Some(a), Some(b)) => writer.new_predicate("and.pred", format_args!("{a}, {b}")),
-        (one, other) => one.or(other).expect("the columns' predicate"),
     }
 }

@@ -185,6 +185,30 @@ impl<'a> Folding<'a> {
             .collect()
     }
 
+    /// Numbers with those of another thread, which is found in that way, so far away among so many neighbours.
+    fn with_others(
+        &self,
+        fold: &Fold,
+        own: &[Register],
+        (way, by, width): (&str, u32, u32),
+        writer: &mut Writer,
+    ) -> Result<Numbers, Malformed> {
+        let shuffled = own.iter().map(|&number| shuffle(way, number, by, width, writer));
+        let other: Numbers = shuffled.collect();
+        self.combine(fold, own, &other, writer)
+    }
+
+    /// All of these, a power of two, combined: the first half with the second, and so on.
+    fn combine_all(&self, fold: &Fold, mut all: Vec<Numbers>, writer: &mut Writer) -> Result<Numbers, Malformed> {
+        while all.len() > 1 {
+            let second = all.split_off(all.len() / 2);
+            for (a, b) in all.iter_mut().zip(second) {
+                *a = self.combine(fold, a, &b, writer)?;
+            }
+        }
+        Ok(all.swap_remove(0))
+    }
+
     fn combine(&self, fold: &Fold, a: &[Register], b: &[Register], writer: &mut Writer) -> Result<Numbers, Malformed> {
         if self.has_extremes
             && let Some(opcode) = extreme(self.kernel.program, fold)
@@ -248,6 +272,14 @@ fn identity(combine: &Combine, writer: &mut Writer) -> Numbers {
         _ => writer.new_word("mov.b32", format_args!("{identity:#x}")),
     })
     .collect()
+}
+
+/// Where both hold; what has no predicate does.
+fn both(a: Option<Register>, b: Option<Register>, writer: &mut Writer) -> Option<Register> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(writer.new_predicate("and.pred", format_args!("{a}, {b}"))),
+        (a, b) => a.or(b),
+    }
 }
 
 /// A number of another thread among `width` neighbours.

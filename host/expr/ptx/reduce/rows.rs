@@ -2,7 +2,7 @@
 //! Rows along the last axis: by a warp or a part of one, or by a block.
 
 use super::stash::Stash;
-use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
+use super::{Folding, NUMBER, Numbers, SHARED, both, load_shared, shuffle};
 use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
 use crate::expr::program::{Fold, GROUP, WARP_LOG2, Words};
 use crate::expr::ptx::arguments::rows_of_block;
@@ -270,7 +270,7 @@ impl Folding<'_> {
             let of_part = self.kernel.elements_of(&place.row, &part.spans);
             of_part.compute_loaded(&own, &loaded[number], &mut part.values, writer)?;
             self.accumulate(folds, &part.spans, &part.values, chains, writer)?;
-            self.store_elements(place, &part.spans, elements, &part.values, writer);
+            self.store_elements((&place.row, place.exists), &part.spans, elements, &part.values, writer);
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Folding<'_> {
         of_spans.compute(&own, &mut of_elements, writer)?;
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
-        self.store_elements(place, &spans, elements, &of_elements, writer);
+        self.store_elements((&place.row, place.exists), &spans, elements, &of_elements, writer);
         let both = chains.iter().zip(&combined).flat_map(|(to, from)| to.iter().zip(from));
         for (to, from) in both.flat_map(|(to, from)| to.iter().zip(from)) {
             writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
@@ -371,11 +371,7 @@ impl Folding<'_> {
     fn warp(&self, fold: &Fold, mut own: Numbers, width: u32, writer: &mut Writer) -> Result<Numbers, Malformed> {
         let mut offset = width / 2;
         while offset > 0 {
-            let other: Numbers = own
-                .iter()
-                .map(|&number| shuffle(way(fold), number, offset, width, writer))
-                .collect();
-            own = self.combine(fold, &own, &other, writer)?;
+            own = self.with_others(fold, &own, (way(fold), offset, width), writer)?;
             offset /= 2;
         }
         Ok(own)
@@ -413,14 +409,8 @@ impl Folding<'_> {
             let fold = &self.kernel.program.folds[fold];
             if is_symmetric(fold) && warps <= FEW_WARPS {
                 let load = |warp: usize| load_shared(numbers[0].bits(), base, at + warp * NUMBER, writer);
-                let mut all: Vec<Numbers> = (0..warps).map(load).map(|number| vec![number]).collect();
-                while all.len() > 1 {
-                    let second = all.split_off(all.len() / 2);
-                    for (a, b) in all.iter_mut().zip(second) {
-                        *a = self.combine(fold, a, &b, writer)?;
-                    }
-                }
-                *numbers = all.swap_remove(0);
+                let all = (0..warps).map(load).map(|number| vec![number]).collect();
+                *numbers = self.combine_all(fold, all, writer)?;
                 at += warps * NUMBER;
                 continue;
             }
@@ -432,11 +422,7 @@ impl Folding<'_> {
             // Beyond the warps that there are, lanes have others' numbers, which do not reach the first.
             let mut offset = warps as u32 / 2;
             while offset > 0 {
-                let shuffled = of_warps
-                    .iter()
-                    .map(|&number| shuffle(way(fold), number, offset, 1 << WARP_LOG2, writer));
-                let other: Numbers = shuffled.collect();
-                of_warps = self.combine(fold, &of_warps, &other, writer)?;
+                of_warps = self.with_others(fold, &of_warps, (way(fold), offset, 1 << WARP_LOG2), writer)?;
                 offset /= 2;
             }
             *numbers = of_warps;
@@ -444,22 +430,25 @@ impl Folding<'_> {
         Ok(())
     }
 
-    fn store_elements(&self, place: &Place, spans: &[Span], outputs: &[usize], values: &Values, writer: &mut Writer) {
+    /// Stores what outputs have of the spans of a row, where both exist; without a predicate a row does.
+    pub(super) fn store_elements(
+        &self,
+        (row, exists): (&Row, Option<Register>),
+        spans: &[Span],
+        outputs: &[usize],
+        values: &Values,
+        writer: &mut Writer,
+    ) {
         if outputs.is_empty() {
             return;
         }
-        let both = |span: &Span| {
-            let exists = match (span.exists, place.exists) {
-                (Some(a), Some(b)) => Some(writer.new_predicate("and.pred", format_args!("{a}, {b}"))),
-                (a, b) => a.or(b),
-            };
-            Span { exists, ..*span }
+        let there = |span: &Span| Span {
+            exists: both(span.exists, exists, writer),
+            ..*span
         };
-        let spans: Vec<Span> = spans.iter().map(both).collect();
+        let spans: Vec<Span> = spans.iter().map(there).collect();
         for &output in outputs {
-            self.kernel
-                .elements_of(&place.row, &spans)
-                .store(output, values, writer);
+            self.kernel.elements_of(row, &spans).store(output, values, writer);
         }
     }
 
