@@ -83,7 +83,15 @@ fn indices_along_an_axis_that_do_not_fit() {
         let indices = DeviceArray::from_ndarray(stream, &array![[index], [0]]).unwrap();
         let error = x.take_along_axis(Axis(1), &indices).unwrap_err();
         assert!(matches!(error, Error::Fault(_)), "{error}");
+        let wanted = format!("given {index}, as number 0, wanted indices below 3");
+        assert!(error.to_string().contains(&wanted), "{error}");
     }
+    let indices = DeviceArray::from_ndarray(stream, &array![[0u32, 2], [1, 7]]).unwrap();
+    let error = x.take_along_axis(Axis(1), &indices).unwrap_err().to_string();
+    assert!(
+        error.contains("given 7, as number 3, wanted indices below 3"),
+        "{error}"
+    );
     let indices = DeviceArray::from_ndarray(stream, &array![[0u32, 1]]).unwrap();
     assert_eq!(
         x.take_along_axis(Axis(1), &indices).unwrap_err().to_string(),

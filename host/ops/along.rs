@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements that have an index of their own along an axis, and the places of elements along every axis: indices are put
-//! together by an expression, and the elements gathered by the kernel of [`take`](DeviceArrayRef::take).
+//! Elements that have an index of their own along an axis, and the places of elements along every axis.
 
-use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3};
+use ndarray::{Axis, Dimension, Ix1, Ix2};
 
 use super::Index;
+use super::index::take;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr;
 
 /// Gathering with an index for each element.
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
@@ -20,9 +19,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// # Cost
     ///
-    /// Where each element lies is computed first, 8 bytes for each index, by one kernel; a second one reads that and moves the
-    /// elements. The indices are looked at on the device: one that is out of bounds is a panic of the second kernel, which says
-    /// which it is, and calls it −1.
+    /// Each index and each element that it names is read once, and the element written once, by the kernel of [`take`](Self::take);
+    /// indices of other types than `u64` are made `u64` first. They are looked at on the device: one that is out of bounds is a panic of
+    /// the kernel, which names it and its number in C order.
     ///
     /// # Errors
     ///
@@ -49,13 +48,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.stream().check_device("take_along_axis", indices.stream())?;
         self.layout.check_axis("take_along_axis", axis.index())?;
         check_shapes(self.shape(), axis.index(), indices.shape())?;
-        if indices.is_empty() {
-            return DeviceArray::uninit(self.stream(), indices.raw_dim());
+        let mut out = DeviceArray::uninit(self.stream(), indices.raw_dim())?;
+        if out.len() * size_of::<T>() > 0 {
+            let indices = indices.in_order()?;
+            let indices = indices.in_shape(Ix1(indices.len()));
+            take(&*self.in_order()?, axis.index(), &I::to_kernel(&indices)?, &mut out)?;
         }
-        let places = places_along(self.shape(), axis.index(), indices)?;
-        let elements = self.in_order()?;
-        let taken = elements.in_shape(Ix1(elements.len())).take(Axis(0), &places)?;
-        taken.into_shape(indices.raw_dim())
+        Ok(out)
     }
 }
 
@@ -71,26 +70,6 @@ fn check_shapes(shape: &[usize], axis: usize, indices: &[usize]) -> Result<()> {
         given: format!("indices of shape {indices:?} along axis {axis} of shape {shape:?}"),
         wanted: "equal shapes but for that axis, and indices only where it has elements".into(),
     })
-}
-
-/// Where, in C order, the elements lie that the indices name along an axis of an array of that shape; `u64::MAX` for an index
-/// that is out of bounds.
-fn places_along<I: Index, D: Dimension>(
-    shape: &[usize],
-    axis: usize,
-    indices: &DeviceArrayRef<I, D>,
-) -> Result<DeviceArray<u64, Ix1>> {
-    let length = shape[axis] as u64;
-    let inner: usize = shape[axis + 1..].iter().product();
-    let lanes = Ix3(shape[..axis].iter().product(), indices.shape()[axis], inner);
-    let indices = indices.in_order()?;
-    let indices = I::to_kernel(&indices.in_shape(Ix1(indices.len())))?
-        .in_shape(lanes)
-        .to_array()?;
-    let (outer, behind) = (expr::index(lanes, 0), expr::index(lanes, 2));
-    let place = (outer * length + indices.expr()) * inner as u64 + behind;
-    let place = indices.expr().less(length).select(place, u64::MAX).eval()?;
-    place.into_shape(indices.len())
 }
 
 /// Masks.

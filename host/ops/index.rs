@@ -117,23 +117,38 @@ fn inner(shape: &[usize], axis: usize) -> usize {
     shape[axis + 1..].iter().product()
 }
 
-/// Copies the parts of `x`, which is in C order, that `indices` name along an axis to `out`, which is not empty.
-fn take<T: Element, D: Dimension>(
+/// Copies what `indices` name along an axis of `x`, which is in C order, to `out`, which is not empty: whole parts, if there are as
+/// many indices as `out` has, else the elements, of which each has an index.
+pub(super) fn take<T: Element, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axis: usize,
     indices: &DeviceArrayRef<u64, Ix1>,
     out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    let n = x.shape()[axis];
+    let (n, count, inner) = (x.shape()[axis], out.shape()[axis], inner(x.shape(), axis));
+    // Where there is one line, both are the same.
+    let is_of_parts = indices.len() == count;
     // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
-    let bytes = inner(x.shape(), axis) * size_of::<T>();
+    let bytes = size_of::<T>() * if is_of_parts { inner } else { 1 };
     let word = 1usize << (16 | bytes | x.address() as usize | out.address() as usize).trailing_zeros();
+    let (words, inner) = (
+        if is_of_parts { 0 } else { bytes / word },
+        inner * size_of::<T>() / word,
+    );
     let config = tiles(out.len() * size_of::<T>() / word, TILE, THREADS);
     let stream = x.stream();
     let (from, mut to) = (Words::<u8>::of(x), WordsMut::<u8>::of(out));
     macro_rules! launch {
         ($word:ty) => {{
-            let args = (from.cast::<$word>(), indices, n, bytes / word, to.cast::<$word>());
+            let args = (
+                from.cast::<$word>(),
+                indices,
+                count,
+                words,
+                n,
+                inner,
+                to.cast::<$word>(),
+            );
             stream.launch::<kernels::take<$word>>(&config, args)
         }};
     }

@@ -5,7 +5,8 @@
 //! side, and [`take()`] moves them in words as wide as they and their addresses allow. Neighbouring threads treat
 //! neighbouring words of the output (of [`scatter_add()`] and [`put()`], the values), so that on that side whole lines are
 //! accessed, and on the other as much as the inner axes have. An index that the axis does not have is a panic of the kernel, as
-//! that of a slice. [`in_order`] adds in the order of the indices.
+//! that of a slice. [`in_order`] adds in the order of the indices. [`take()`] has indices of each element, too, which it reads
+//! beside the element that it writes.
 //!
 //! Of an index that occurs more than once [`put()`] writes the last part, in whatever order threads come: [`find_last()`] finds
 //! ahead of it, by an atomic maximum for each part of the array, which that is, and all others write nothing.
@@ -56,6 +57,15 @@ fn out_of_bounds(index: u64, number: u64, length: usize) -> ! {
     )
 }
 
+/// Which indices there are along the axis.
+#[derive(Clone, Copy)]
+enum Along {
+    /// The same ones everywhere.
+    Same,
+    /// So many in each line, of whose elements, of `words` each, every one has its own.
+    Each { count: u64, words: u64 },
+}
+
 /// What a word of the array that has a part for each index belongs to.
 struct Named {
     /// Which of the indices.
@@ -67,16 +77,25 @@ struct Named {
 }
 
 /// What the indexed array of `len` words, which has `n` parts of `inner` words along the axis, has for word `number` of the
-/// other one, which has a part for each of the indices, at least one.
+/// other one, which has a part for each of the indices `along` the axis, at least one.
 ///
 /// # Panics
 ///
-/// If the index is not less than `n`, or the place not less than `len`.
+/// If the index is not less than `n`, or the place not less than `len`, or there is no such index.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn named(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> Named {
+fn named(number: u64, indices: &[u64], along: Along, n: usize, inner: usize, len: usize) -> Named {
     let (part, word) = div_rem(number, inner as u64);
-    let (outer, which) = div_rem(part, indices.len() as u64);
-    // SAFETY: a remainder is less than the divisor, and a single element is always aligned.
+    let (outer, which) = match along {
+        Along::Same => div_rem(part, indices.len() as u64),
+        Along::Each { count, words } => {
+            let which = if words == 1 { number } else { div_rem(number, words).0 };
+            if which >= indices.len() as u64 {
+                out_of_bounds(which, number, indices.len());
+            }
+            (div_rem(part, count).0, which)
+        }
+    };
+    // SAFETY: a remainder is less than the divisor, or just asked; a single element is always aligned.
     let [index] = unsafe { indices.load_vec_unchecked(which as usize) };
     let part = outer.wrapping_mul(n as u64).wrapping_add(index);
     let at = part.wrapping_mul(inner as u64).wrapping_add(word);
@@ -91,22 +110,38 @@ fn named(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> Na
 }
 
 /// `out[o, j, i] = x[o, indices[j], i]`, for (outer, n, inner) words; a block of [`THREADS`] threads for each [`TILE`] words
-/// of the output.
+/// of the output. If `words` is not 0, each element, of so many words, has an index of its own, of `count` along the axis:
+/// `out[o, j, i] = x[o, indices[o, j, i], i]`.
 ///
 /// # Panics
 ///
 /// If an index is not less than `n`, or the sizes are not those of the arrays.
 #[kernel(T = [u8, u16, u32, u64, u128], max_threads = THREADS)]
-pub fn take<T: Cell>(x: &[T], indices: &[u64], n: usize, inner: usize, out: SliceMut<'_, T>) {
-    if inner == 0 || indices.is_empty() {
+pub fn take<T: Cell>(
+    x: &[T],
+    indices: &[u64],
+    count: usize,
+    words: usize,
+    n: usize,
+    inner: usize,
+    out: SliceMut<'_, T>,
+) {
+    if inner == 0 || indices.is_empty() || count == 0 {
         return;
     }
+    let along = match words {
+        0 => Along::Same,
+        _ => Along::Each {
+            count: count as u64,
+            words: words as u64,
+        },
+    };
     let (numbers, len) = (numbers(), out.len() as u64);
     let words: [T; ITEMS] = cuda_std::array::from_fn(|k| {
         if numbers[k] >= len {
             return T::zeroed();
         }
-        let named = named(numbers[k], indices, n, inner, x.len());
+        let named = named(numbers[k], indices, along, n, inner, x.len());
         // SAFETY: in bounds, as `named` says; a single element is always aligned.
         let [word] = unsafe { x.load_vec_unchecked(named.at) };
         word
@@ -156,7 +191,7 @@ pub fn scatter_add<T: AtomicAdd>(values: &[T], indices: &[u64], n: usize, inner:
     }
     for number in numbers() {
         if number < values.len() as u64 {
-            let named = named(number, indices, n, inner, out.len());
+            let named = named(number, indices, Along::Same, n, inner, out.len());
             // SAFETY (of both): in bounds, as just asked and as `named` says; a single element is always aligned.
             let [value] = unsafe { values.load_vec_unchecked(number as usize) };
             unsafe { T::add_to(out, named.at, value) };
@@ -215,7 +250,7 @@ pub fn put<T: Cell>(
     let mut places = [None; ITEMS];
     for k in 0..ITEMS {
         if numbers[k] < count as u64 {
-            let named = named(numbers[k], indices, n, inner, out.len());
+            let named = named(numbers[k], indices, Along::Same, n, inner, out.len());
             let is_last = last.is_empty() || {
                 if named.index >= last.len() {
                     out_of_bounds(named.index as u64, named.which as u64, last.len());

@@ -141,6 +141,10 @@ fn take(run: &mut Run) {
         let x = run.array::<u8, _>((5, bytes));
         run.keep(x.take(Axis(0), &indices));
     }
+    // An index for each element.
+    let x = run.array::<f32, _>((5, 3));
+    let indices = run.array::<u64, _>((count, 3));
+    run.keep(x.take_along_axis(Axis(0), &indices));
 }
 
 /// In words of each width, to few parts of a few, all of which are named, and of many.
