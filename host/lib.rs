@@ -166,7 +166,7 @@ pub use module::{Function, FunctionArg, FunctionArgs, Module};
 pub use ndarray;
 #[doc(hidden)]
 pub use new_file::NewFile;
-pub use ops::Generator;
+pub use ops::{Border, Generator, Side};
 pub use pinned::{PendingCopy, PinnedArray};
 pub use pipeline::{Chunk, Loader, Pipeline};
 pub use ptx::PtxModules;

@@ -520,3 +520,50 @@ fn mutable_views_are_taken_apart() {
     x[[0, 3]] = -1;
     assert_eq!(on_device.to_ndarray().unwrap(), x);
 }
+
+#[test]
+fn axes_flipped_and_turned() {
+    let x = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 100 + j * 10 + k) as i32);
+    let on_device = upload(&x);
+    let flipped = |view: DeviceView<'_, i32, _>| view.to_ndarray().unwrap();
+    assert_eq!(flipped(on_device.flip_axes(&[]).unwrap()), x);
+    assert_eq!(
+        flipped(on_device.flip_axes(&[2, 0]).unwrap()),
+        x.slice(s![..;-1, .., ..;-1])
+    );
+    let error = on_device.flip_axes(&[1, 0, 1]).unwrap_err().to_string();
+    assert_eq!(error, "flip_axes: given axes [1, 0, 1], wanted each axis once");
+    assert!(on_device.flip_axes(&[3]).is_err());
+
+    let (from, to) = (Axis(1), Axis(2));
+    let turned = |turns: i32| on_device.rot90(turns, from, to).unwrap().to_ndarray().unwrap();
+    let once = Array3::from_shape_fn((2, 4, 3), |(i, j, k)| x[[i, k, 3 - j]]);
+    assert_eq!(turned(1), once);
+    assert_eq!(turned(2), x.slice(s![.., ..;-1, ..;-1]));
+    assert_eq!(
+        turned(-1),
+        Array3::from_shape_fn((2, 4, 3), |(i, j, k)| x[[i, 2 - k, j]])
+    );
+    for turns in [-5, -4, 3, 7, i32::MIN, i32::MAX] {
+        assert_eq!(turned(turns), turned(turns.rem_euclid(4)));
+        let back = on_device.rot90(turns, to, from).unwrap();
+        assert_eq!(back.to_ndarray().unwrap(), turned(turns.rem_euclid(4).wrapping_neg()));
+    }
+    let error = on_device.rot90(1, from, from).unwrap_err().to_string();
+    assert_eq!(error, "rot90: given axes [1, 1], wanted each axis once");
+    assert!(on_device.rot90(0, from, Axis(3)).is_err());
+    let none = upload(&Array2::<u8>::zeros((0, 5)));
+    assert_eq!(none.rot90(1, Axis(0), Axis(1)).unwrap().shape(), [5, 0]);
+}
+
+#[test]
+fn the_only_element() {
+    assert_eq!(upload(&aview0(&7u8)).item().unwrap(), 7);
+    assert_eq!(upload(&array![[[2.5f64]]]).item().unwrap(), 2.5);
+    let x = upload(&array![[1, 2], [3, 4]]);
+    assert_eq!(x.slice(s![1, 1..]).unwrap().item().unwrap(), 4);
+    assert_eq!(x.view().into_dyn().slice(s![1, 0]).unwrap().item().unwrap(), 3);
+    let error = x.item().unwrap_err().to_string();
+    assert_eq!(error, "item: given shape [2, 2], wanted one element");
+    assert!(upload(&Array1::<f32>::zeros(0)).item().is_err());
+}

@@ -196,6 +196,21 @@ impl<D: Dimension> Layout<D> {
         })
     }
 
+    /// An error unless there are such axes, each named once.
+    pub(crate) fn check_axes(&self, operation: &'static str, axes: &[usize]) -> Result<()> {
+        for (at, &axis) in axes.iter().enumerate() {
+            self.check_axis(operation, axis)?;
+            if axes[..at].contains(&axis) {
+                return Err(Error::Axes {
+                    operation,
+                    given: axes.to_vec(),
+                    wanted: "each axis once".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// The axes in reverse order.
     pub(crate) fn reversed_axes(mut self) -> Self {
         self.dim.slice_mut().reverse();

@@ -38,7 +38,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "item")]
     pub fn get(&self, index: impl IntoDimension<Dim = D>) -> Result<T> {
         let place = self.layout.index("get", &index.into_dimension())? * size_of::<T>();
         let mut element = T::zeroed();
@@ -53,6 +52,39 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         // SAFETY: an element of the buffer, ordered on this stream; `bytes` has room for it.
         unsafe { backend.download(self.stream().raw(), bytes.as_mut_ptr(), from, bytes.len())? };
         Ok(element)
+    }
+
+    /// The only element, of an array of one, on the host: what a reduction on the device has left, say. Waits as
+    /// [`get`](Self::get).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there is exactly one element, and those of [`get`](Self::get).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0f32, 4.0])?;
+    /// assert_eq!(x.expr().square().sum().eval()?.item()?, 25.0);
+    /// let error = x.item().unwrap_err().to_string();
+    /// assert_eq!(error, "item: given shape [2], wanted one element");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn item(&self) -> Result<T> {
+        if self.len() != 1 {
+            return Err(Error::Shape {
+                operation: "item",
+                given: format!("shape {:?}", self.shape()),
+                wanted: "one element".into(),
+            });
+        }
+        self.get(D::zeros(self.ndim()))
     }
 }
 

@@ -223,6 +223,73 @@ macro_rules! views {
             Ok(self.with(self.layout.flipped("flip", axis.index())?))
         }
 
+        /// The elements with several axes reversed: NumPy's `flip` with a tuple of axes. Of none, a view of all elements.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Axes`](crate::Error::Axes) if there is no such axis or one is named twice.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::array;
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+        /// assert_eq!(x.flip_axes(&[0, 1])?.to_ndarray()?, array![[6, 5, 4], [3, 2, 1]]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn flip_axes(&self, axes: &[usize]) -> Result<DeviceView<$a, T, D>> {
+            self.layout.check_axes("flip_axes", axes)?;
+            let mut layout = self.layout.clone();
+            for &axis in axes {
+                layout = layout.flipped("flip_axes", axis)?;
+            }
+            Ok(self.with(layout))
+        }
+
+        /// The elements rotated by `turns` quarter turns in the plane of two axes, from the first towards the second: NumPy's
+        /// `rot90`, with `turns` 1 and the axes 0 and 1 unless it is told otherwise, which turns a matrix or a picture counterclockwise.
+        /// A negative number turns the other way.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, or both are the same.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::{Axis, array};
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+        /// assert_eq!(x.rot90(1, Axis(0), Axis(1))?.to_ndarray()?, array![[3, 6], [2, 5], [1, 4]]);
+        /// assert_eq!(x.rot90(-1, Axis(0), Axis(1))?.to_ndarray()?, array![[4, 1], [5, 2], [6, 3]]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[doc(alias = "rotate")]
+        pub fn rot90(&self, turns: i32, from: Axis, to: Axis) -> Result<DeviceView<$a, T, D>> {
+            let (from, to) = (from.index(), to.index());
+            self.layout.check_axes("rot90", &[from, to])?;
+            let layout = self.layout.clone();
+            Ok(self.with(match turns.rem_euclid(4) {
+                0 => layout,
+                1 => layout
+                    .flipped("rot90", to)?
+                    .with_axes_swapped("rot90", from, to)?,
+                2 => layout.flipped("rot90", from)?.flipped("rot90", to)?,
+                _ => layout
+                    .flipped("rot90", from)?
+                    .with_axes_swapped("rot90", from, to)?,
+            }))
+        }
+
         /// The elements with one more axis, of length 1, which becomes axis number `axis`: what a reduction along an axis
         /// needs to broadcast against the array that was reduced (NumPy's `keepdims`).
         ///
