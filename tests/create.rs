@@ -266,3 +266,50 @@ fn unit_matrices<T: Number + ops::Number>() {
 }
 
 for_types!(unit_matrices: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+/// Powers and equal quotients, against those of `f64`: off by the roundings of a power, and by one to the type.
+fn equal_quotients<T: FloatNumber + ops::Real + warpsmith::expr::Value<Element = T>>() {
+    for len in [0, 1, 2, 3, 17, 1000] {
+        let t = |i: usize| if len < 2 { 0.0 } else { i as f64 / (len - 1) as f64 };
+        let x = elements(&DeviceArray::logspace(stream(), T::of(2.0), T::of(-3.0), T::of(8.0), len).unwrap());
+        assert_eq!(x.len(), len);
+        for (i, x) in x.iter().enumerate() {
+            let (wanted, exponent) = ((-3.0 + 11.0 * t(i)).exp2(), 11.0);
+            assert!(x.ulps(wanted) <= 2.0 + exponent, "{x:?}, wanted {wanted}");
+        }
+        for (start, end) in [(2.0, 512.0), (-1.0, -0.125), (5.0, 5.0), (64.0, 0.5)] {
+            let x = elements(&DeviceArray::geomspace(stream(), T::of(start), T::of(end), len).unwrap());
+            assert_eq!(x.len(), len);
+            for (i, x) in x.iter().enumerate() {
+                let wanted = start * (end / start).powf(t(i));
+                assert!(x.ulps(wanted) <= 8.0, "{x:?}, wanted {wanted}");
+            }
+            assert!(x.first().is_none_or(|x| x.wide() == start));
+            assert!(len < 2 || x[len - 1].wide() == end);
+        }
+    }
+    for (start, end) in [(0.0, 1.0), (1.0, -1.0), (1.0, f64::INFINITY), (f64::NAN, 1.0)] {
+        let error = DeviceArray::geomspace(stream(), T::of(start), T::of(end), 3).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Parameter {
+                    operation: "geomspace",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn numbers_with_equal_quotients() {
+    equal_quotients::<f32>();
+    equal_quotients::<f64>();
+    equal_quotients::<f16>();
+    equal_quotients::<warpsmith::bf16>();
+    // Neither the quotient nor its reciprocal is a number.
+    let x = DeviceArray::geomspace(stream(), 1e-300f64, 1e300, 3).unwrap();
+    assert!((elements(&x)[1] - 1.0).abs() < 1e-14);
+}

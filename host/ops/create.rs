@@ -9,6 +9,7 @@ use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::expr::{self, Value};
 use crate::stream::Stream;
 
 /// Arrays of one value, or of what a function of the host gives. Nothing waits but for the host's function.
@@ -197,6 +198,75 @@ impl<T: Real> DeviceArray<T, Ix1> {
         let (start, end) = (start.exactly(), end.exactly());
         let steps = len.saturating_sub(1).max(1);
         range(stream, len, start, (end - start) / steps as f64, last)
+    }
+}
+
+/// Numbers with equal quotients. Each is computed from its index in f64, by one kernel, and rounded to the type: errors do not add up.
+impl<T: Real + Value<Element = T> + Element> DeviceArray<T, Ix1> {
+    /// `len` powers of `base`, whose exponents go from `start` to `end`, both included, with equal steps: ndarray's and NumPy's
+    /// `logspace`. One alone is `base^start`.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::logspace(device.default_stream(), 10.0f32, -1.0, 2.0, 4)?;
+    /// assert_eq!(x.to_ndarray()?, array![0.1, 1.0, 10.0, 100.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn logspace(stream: &Stream, base: T, start: T, end: T, len: usize) -> Result<Self> {
+        let exponents = DeviceArray::<f64, _>::linspace(stream, start.exactly(), end.exactly(), len)?;
+        let base = expr::scalar(base.exactly());
+        base.pow(&exponents).cast::<T>().eval_on(stream)
+    }
+
+    /// `len` numbers from `start` to `end`, both included, with equal quotients: ndarray's and NumPy's `geomspace`,
+    /// `start^(1 − t) · end^t` with equal steps of `t`. Both ends are exact; one alone is `start`. If both are negative, so are all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] unless both ends are finite, not 0, and of the same sign; those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::geomspace(device.default_stream(), 1.0f32, 1000.0, 4)?;
+    /// assert_eq!(x.to_ndarray()?, array![1.0, 10.0, 100.0, 1000.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn geomspace(stream: &Stream, start: T, end: T, len: usize) -> Result<Self> {
+        let (first, last) = (start.exactly(), end.exactly());
+        let is_fit = |x: f64| x.is_finite() && x != 0.0;
+        if !is_fit(first) || !is_fit(last) || first.signum() != last.signum() {
+            return Err(Error::Parameter {
+                operation: "geomspace",
+                parameter: "start and end",
+                given: format!("{start} and {end}"),
+                wanted: "finite numbers of the same sign, and not 0".into(),
+            });
+        }
+        let steps = len.saturating_sub(1).max(1) as u64;
+        let step = expr::index(len, 0);
+        let t = step.cast::<f64>() / steps as f64;
+        let magnitude = expr::scalar(first.abs()).pow(1.0 - &t) * expr::scalar(last.abs()).pow(&t);
+        let between = (magnitude * first.signum()).cast::<T>();
+        let up_to_end = step.not_equal(steps).select(between, end);
+        step.not_equal(0).select(up_to_end, start).eval_on(stream)
     }
 }
 
