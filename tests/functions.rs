@@ -75,3 +75,39 @@ fn what_does_not_fit() {
     let error = x.floor_into(&mut upload(&Array1::zeros(3))).unwrap_err();
     assert!(matches!(error, Error::Shape { operation: "floor", .. }), "{error}");
 }
+
+#[test]
+fn whole_powers_and_functions_of_two() {
+    let x = upload(&array![[2i32, -3], [0, 1]]);
+    assert_eq!(elements(&x.t().powi(3).unwrap()), [8, 0, -27, 1]);
+    assert_eq!(elements(&x.powi(0).unwrap()), [1; 4]);
+    let x = upload(&array![2.0f32, -0.5, 0.0, f32::NAN]);
+    let got = elements(&x.powi(-1).unwrap());
+    assert!(got[..3] == [0.5, -2.0, f32::INFINITY] && got[3].is_nan());
+
+    let (a, b) = (array![[3.0f64], [-1.0]], array![4.0f64, f64::INFINITY, -0.0]);
+    let (x, y) = (upload(&a), upload(&b));
+    let got = [x.hypot(&y), x.atan2(&y), x.copysign(&y)].map(|got| got.unwrap().to_ndarray().unwrap());
+    for (i, j) in [0, 1].into_iter().flat_map(|i| [0, 1, 2].map(|j| (i, j))) {
+        let (a, b) = (a[[i, 0]], b[j]);
+        for (got, wanted) in got.iter().zip([a.hypot(b), a.atan2(b), a.copysign(b)]) {
+            assert!(
+                got[[i, j]].ulps(wanted) <= 2.0,
+                "{} of {a} and {b}, wanted {wanted}",
+                got[[i, j]]
+            );
+        }
+    }
+    assert_eq!(
+        elements(&x.view().lerp(&y.slice(ndarray::s![..;-2]).unwrap(), 0.5).unwrap()),
+        [1.5, 3.5, -0.5, 1.5]
+    );
+    for (weight, wanted) in [(0.0, 0.1f32), (1.0, 0.7), (2.0, 1.3)] {
+        let between = upload(&array![0.1f32]).lerp(&upload(&array![0.7f32]), weight).unwrap();
+        assert!(elements(&between)[0].ulps(wanted.into()) <= 2.0);
+        assert!(weight == 2.0 || elements(&between) == [wanted]);
+    }
+    let three = upload(&array![1.0, 2.0, 3.0, 4.0]);
+    assert!(matches!(y.hypot(&three), Err(Error::Shape { .. })));
+    assert!(matches!(y.lerp(&three, 0.5), Err(Error::Shape { .. })));
+}

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Straight lines between points.
+//! Straight lines between points, and between arrays.
 
-use ndarray::{Axis, Dimension, Ix1};
+use std::sync::Arc;
 
+use cuda_std::scalar::Scalar;
+use ndarray::{Axis, DimMax, Dimension, Ix1};
+
+use super::Expr;
+use super::graph::function::{Ternary, Unary};
+use super::graph::{Part, cast, ternary, unary};
+use super::operand::Operand;
+use super::operators::{Common, Common3};
 use super::value::{Promote, Value};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -68,5 +76,66 @@ where
         let between = &y0 + (&x - &x0) / (&x1 - x0.expr()) * (&y1 - &y0);
         let up_to_last = x.greater_equal(&x1).select(y1.expr(), between);
         x.less_equal(&x0).select(y0, up_to_last).eval_on(self.stream())
+    }
+}
+
+impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
+    /// Between this and `end`, as far as `weight` says, `x + weight · (end − x)`: PyTorch's `lerp`. A weight of 0 gives this and
+    /// one of 1 `end`, exactly, if both are finite; beyond, the line goes on. All three are of one type, and are broadcast.
+    ///
+    /// Two multiply-adds, `fma(weight, end, fma(−weight, x, x))`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![0.0f32, 10.0])?;
+    /// let y = DeviceArray::from_ndarray(device.default_stream(), &array![4.0f32, 20.0])?;
+    /// assert_eq!(x.lerp(&y, 0.25)?.to_ndarray()?, array![1.0, 12.5]);
+    /// let weights = DeviceArray::from_ndarray(device.default_stream(), &array![0.5f32, 1.0])?;
+    /// assert_eq!(x.expr().lerp(&y, &weights).eval()?.to_ndarray()?, array![2.0, 20.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lerp<E: Dimension, F: Dimension>(
+        &self,
+        end: impl Operand<'a, T, Together = T, Dim = E>,
+        weight: impl Operand<'a, T, Together = T, Dim = F>,
+    ) -> Expr<'a, T, Common3<D, E, F>>
+    where
+        D: DimMax<E>,
+        Common<D, E>: DimMax<F>,
+    {
+        Expr::of(lerp::<T>(self.part.clone(), end.operand().0, weight.operand().0))
+    }
+}
+
+/// Of parts that are cast to `T`.
+fn lerp<'a, T: Scalar>(start: Part<'a>, end: Part<'a>, weight: Part<'a>) -> Part<'a> {
+    let (start, end, weight) = (start?, cast(end?, T::TYPE)?, cast(weight?, T::TYPE)?);
+    let away = unary(Unary::Neg, Arc::clone(&weight))?;
+    let rest = ternary(Ternary::MulAdd, [away, Arc::clone(&start), start])?;
+    ternary(Ternary::MulAdd, [weight, end, rest])
+}
+
+impl<T, D: Dimension> DeviceArrayRef<T, D>
+where
+    T: Value<Element = T> + Element + Real + Promote<T, Output = T>,
+{
+    /// Between this and `end`, as far as one `weight` says, broadcast as in NumPy: as [`Expr::lerp`], which takes arrays of weights
+    /// too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`]; those of an allocation and a launch.
+    pub fn lerp<E: Dimension>(&self, end: &DeviceArrayRef<T, E>, weight: T) -> Result<DeviceArray<T, Common<D, E>>>
+    where
+        D: DimMax<E>,
+    {
+        self.expr().lerp(end, weight).eval()
     }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of floats that have no kernel of their own: each is an expression of one operation.
+//! The functions of floats that have no kernel of their own, and whole powers: each is an expression of one operation.
 
-use ndarray::Dimension;
+use kernels_gpu::compiled::Number;
+use ndarray::{DimMax, Dimension};
 
 use super::Real;
+use super::broadcast::Common;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::expr::Value;
+use crate::expr::{Promote, Value};
 
 /// Functions of each element, into a new array and into an existing one: `documentation name name_into;`.
 macro_rules! functions {
@@ -135,5 +137,82 @@ impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> 
         /// Whether it is ∞ or −∞:
         #[doc(alias = "isinf")]
         is_infinite;
+    }
+}
+
+/// Whole powers.
+impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D> {
+    /// The power `x^n` by squaring, as [`Expr::powi`](crate::Expr::powi): of small `n` a few products, where
+    /// [`pow_scalar`](Self::pow_scalar) takes a logarithm and an exponential.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![2.0f32, -3.0])?;
+    /// assert_eq!(x.powi(3)?.to_ndarray()?, array![8.0, -27.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn powi(&self, n: i32) -> Result<DeviceArray<T, D>> {
+        self.expr().powi(n).eval()
+    }
+}
+
+/// Functions of two arrays: `documentation name;`.
+macro_rules! functions_of_two {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast together,
+        /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
+        pub fn $name<E: Dimension>(&self, other: &DeviceArrayRef<T, E>) -> Result<DeviceArray<T, Common<D, E>>>
+        where
+            D: DimMax<E>,
+        {
+            self.expr().$name(other).eval()
+        }
+    )*};
+}
+
+/// Functions of two floats, element by element, broadcast as in NumPy; with one number [expressions](crate::expr) have them,
+/// `x.expr().hypot(1.0)`.
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[3.0f32, -5.0], [8.0, 0.0]])?;
+/// let y = DeviceArray::from_ndarray(device.default_stream(), &array![4.0f32, 12.0])?;
+/// assert_eq!(x.hypot(&y)?.to_ndarray()?, array![[5.0, 13.0], [8f32.hypot(4.0), 12.0]]);
+/// # Ok(())
+/// # }
+/// ```
+impl<T, D: Dimension> DeviceArrayRef<T, D>
+where
+    T: Value<Element = T> + Element + Real + Promote<T, Output = T>,
+{
+    functions_of_two! {
+        /// `√(x² + y²)` without overflow on the way.
+        hypot;
+        /// The angle of the point `(y, x)`, of which this is `y` and the other is `x`, in radians from −π to π.
+        #[doc(alias = "arctan2")]
+        atan2;
+        /// The number with the other one's sign.
+        copysign;
     }
 }

@@ -11,6 +11,9 @@ use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::{Number, add, along_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+
 use crate::expr::Expr;
 use crate::expr::graph::composite::{Composite, Expand};
 use crate::expr::graph::fold::Operator;
@@ -22,6 +25,42 @@ use crate::expr::operand::Operand;
 use crate::expr::plan::{MOST_WORDS, may_be_held};
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
+
+/// Softmax, of arrays.
+impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> {
+    /// `e^x / Σ e^x` along an axis: [`Expr::softmax`], which says what it costs, and how large the error is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`](crate::Error::Axes) if there is no such axis; those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[2.0f32, 2.0], [1000.0, 0.0]])?;
+    /// assert_eq!(x.softmax(Axis(1))?.to_ndarray()?, array![[0.5, 0.5], [1.0, 0.0]]);
+    /// assert_eq!(x.log_softmax(Axis(1))?.get([1, 1])?, -1000.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn softmax(&self, axis: Axis) -> crate::Result<DeviceArray<T, D>> {
+        self.expr().softmax(axis).eval()
+    }
+
+    /// The natural logarithm of [`softmax`](Self::softmax), without rounding in between: [`Expr::log_softmax`].
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax`](Self::softmax).
+    pub fn log_softmax(&self, axis: Axis) -> crate::Result<DeviceArray<T, D>> {
+        self.expr().log_softmax(axis).eval()
+    }
+}
 
 /// Softmax and what belongs to it. Numbers of 16 bits are computed with in `f32`, and the result is rounded once.
 impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
