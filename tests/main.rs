@@ -26,6 +26,7 @@ mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+mod differences;
 mod einsum;
 mod expr;
 mod expr_apply;
@@ -84,6 +85,7 @@ mod select;
 mod several_gpus;
 mod slicing;
 mod sort;
+mod statistics;
 mod streams;
 mod top_k;
 mod transfer;

@@ -4,7 +4,7 @@
 use kernels_gpu::binary::{THREADS, tile_len};
 use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
-use ndarray::{Axis, DimMax, Dimension, Slice};
+use ndarray::{DimMax, Dimension};
 
 use super::broadcast::{Common, check_out, common, is_dense, two_operand_methods};
 use super::tiles;
@@ -165,36 +165,6 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         /// overflow; a negative exponent gives the reciprocal of the power, rounded towards zero: 1 or −1 for these
         /// bases, 0 for all others, 0 included. `0^0` is 1.
         "self^other": Pow => pow pow_into pow_scalar pow_scalar_into;
-    }
-}
-
-/// Differences of neighbours.
-impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
-    /// The difference of each element to the one before it along an axis, which is one shorter: NumPy's `diff`. Those of integers
-    /// without a sign wrap around where elements descend. One kernel.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, and those of an allocation and a launch.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::{Axis, array};
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 4], [8, 6, 7]])?;
-    /// assert_eq!(x.diff(Axis(1))?.to_ndarray()?, array![[1, 2], [-2, 1]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn diff(&self, axis: Axis) -> Result<DeviceArray<T, D>> {
-        self.layout.check_axis("diff", axis.index())?;
-        let len = self.shape()[axis.index()] as isize;
-        let later = self.slice_axis(axis, Slice::new(len.min(1), None, 1))?;
-        later.sub(&self.slice_axis(axis, Slice::new(0, Some((len - 1).max(0)), 1))?)
     }
 }
 

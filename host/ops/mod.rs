@@ -12,6 +12,7 @@ mod compare;
 mod convolve;
 mod covariance;
 mod create;
+mod differences;
 mod einsum;
 mod elementwise;
 mod format;

@@ -99,7 +99,8 @@ fn count<T: Histogram + CountValues, D: Dimension>(
 /// Counts of values.
 impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
     /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array.
-    /// Waits for the largest element, not for the counts; so every element is read twice.
+    /// Waits for the largest element, not for the counts; so every element is read twice. For as many counts as one wants, NumPy's
+    /// `minlength`, without waiting: [`bincount_into`](Self::bincount_into) zeros of that length.
     ///
     /// # Errors
     ///
