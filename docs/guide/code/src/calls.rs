@@ -157,7 +157,11 @@ fn arrays() -> Result<()> {
     assert_eq!(x.floor()?.max()?, 1.0);
     assert_eq!(x.log10()?.max()?, 0.0);
     assert_eq!((&x % 2.0).eval()?.max()?, 1.0);
-    assert_eq!(x.expr().clamp(0.2, 0.8).eval()?.max()?, 0.8);
+    assert_eq!(x.clamp(0.2, 0.8)?.max()?, 0.8);
+    let low = x.mul_scalar(0.5)?;
+    assert_eq!(x.expr().clamp(&low, 0.8).eval()?.max()?, 0.8);
+    assert_eq!(x.powi(3)?.max()?, 1.0);
+    assert_eq!(x.pow_scalar(0.5)?.len() + x.pow(&y)?.len(), 2 * n);
     assert_eq!(x.cast::<i32>()?.len() + x.cast::<bf16>()?.len(), 2 * n);
 
     let copy = x.try_clone()?;
@@ -165,7 +169,10 @@ fn arrays() -> Result<()> {
     let mut m = x.into_shape((3, 4))?;
     m.set([0, 1], 5.0)?;
     assert_eq!(m.get([0, 1])?, 5.0);
+    assert_eq!(m.slice(s![0, 1])?.item()?, 5.0);
     assert_eq!(m.slice(s![1.., ..;2])?.shape(), [2, 2]);
+    assert_eq!(m.flip_axes(&[0, 1])?.get([2, 2])?, 5.0);
+    assert_eq!(m.rot90(1, Axis(0), Axis(1))?.get([2, 0])?, 5.0);
     m.slice_mut(s![0, ..])?.fill(0.0)?;
     assert_eq!(m.t().to_array()?.to_ndarray()?, m.transpose()?.to_ndarray()?);
     assert_eq!(m.flip(Axis(0))?.insert_axis(Axis(0))?.shape(), [1, 3, 4]);
@@ -192,7 +199,7 @@ fn arrays() -> Result<()> {
         m.cumsum_axis(Axis(0))?.shape(),
         m.inclusive_scan_axis::<Max>(Axis(0))?.shape()
     );
-    assert_eq!(numbers.cumsum()?.get([9])?, 45);
+    assert_eq!((numbers.cumsum()?.get([9])?, numbers.cumprod()?.get([9])?), (45, 0));
     assert_eq!(m.reshape(m.len())?.shape(), [12]);
     assert_eq!(numbers.inclusive_scan::<Sum>()?.get([9])?, 45);
     assert_eq!(numbers.exclusive_scan::<Sum>()?.get([9])?, 36);
@@ -218,6 +225,11 @@ fn arrays() -> Result<()> {
     let sums = ops::einsum("ij,j->i", &[m.view().into_dyn(), weights.view().into_dyn()])?;
     assert_eq!(sums.shape(), [3]);
     assert_eq!(v.diff(Axis(0))?.to_ndarray()?, array![2.0, 4.0]);
+    assert_eq!(v.diff(Axis(0))?.diff(Axis(0))?.item()?, 2.0);
+    assert_eq!(v.gradient(Axis(0), 0.5)?.to_ndarray()?, array![4.0, 6.0, 8.0]);
+    assert_eq!(m.gradient(Axis(1), 0.5)?.shape(), [3, 4]);
+    assert_eq!(v.trapezoid(Axis(0), 0.5)?.item()?, 4.5);
+    assert_eq!(v.trapezoid_at(Axis(0), &k)?.item()?, 0.0);
     let values = DeviceArray::from_slice(stream, &[1.5f32, 2.0])?;
     assert_eq!(m.interp(&edges, &values)?.to_vec()?.len(), 12);
     assert_eq!(m.covariance(1)?.shape(), m.correlation()?.shape());
@@ -228,17 +240,39 @@ fn arrays() -> Result<()> {
     assert_eq!(m.expr().tril(0).eval()?.get([0, 1])?, 0.0);
     assert_eq!(m.expr().triu(1).eval()?.get([0, 0])?, 0.0);
     assert_eq!(v.insert_axis(Axis(1))?.mul(&k)?.get([2, 0])?, 24.0);
+    assert_eq!(v.insert_axis(Axis(1))?.add(&k)?.get([2, 0])?, 11.0);
+    assert_eq!(expr::index((3, 4), 0).eval_on(stream)?.get([2, 0])?, 2);
+    let decades = DeviceArray::logspace(stream, 10.0f32, 0.0, 2.0, 3)?;
+    assert_eq!(
+        decades.to_ndarray()?,
+        DeviceArray::geomspace(stream, 1.0f32, 100.0, 3)?.to_ndarray()?
+    );
     assert!(!v.is_nan()?.any()?);
-    assert_eq!((!v.expr().is_nan()).select(v.expr(), 0.0).eval()?.sum()?, 14.0);
+    assert_eq!(v.nan_to_num()?.sum()?, 14.0);
+    assert_eq!(v.expr().is_nan().select(-1.0f32, &v).eval()?.sum()?, 14.0);
+    assert_eq!((v.nan_sum()?, v.nan_min()?, v.nan_max()?), (14.0, 2.0, 8.0));
+    assert!(v.nan_mean()? > 4.0 && v.nan_variance(0)? > v.nan_std(0)?);
+    assert_eq!(
+        (m.nan_mean_axis(Axis(1))?.len(), m.nan_mean_axes(&[0, 1])?.len()),
+        (3, 1)
+    );
+    assert_eq!(v.hypot(&k)?.len() + v.atan2(&k)?.len() + v.copysign(&k)?.len(), 9);
+    assert_eq!(v.lerp(&k, 0.25)?.to_ndarray()?, array![2.25, 3.25, 6.5]);
     assert_eq!((v.norm()?, m.norm_axis(Axis(1))?.len()), (84f32.sqrt(), 3));
-    assert_eq!(v.expr().not_equal(0.0).count().eval()?.get(())?, 3);
-    assert_eq!(v.max()? - v.min()?, 6.0);
+    assert_eq!((v.count_nonzero()?, m.count_nonzero_axis(Axis(1))?.len()), (3, 3));
+    assert_eq!(v.expr().greater(2.0).count().eval()?.item()?, 2);
+    assert_eq!((v.ptp()?, m.ptp_axis(Axis(1))?.len()), (6.0, 3));
+    assert!((m.weighted_mean(&weights)? - m.mean()?).abs() < 1e-5);
+    assert_eq!(m.weighted_mean_axis(Axis(1), &weights)?.len(), 3);
     assert!(!v.all_close(&k, 1e-5, 1e-8)? && !v.equal(&k)?.all()?);
 
     let range: RangeInclusive<f64> = 0.0..=10.0;
     assert_eq!(m.histogram(16, range)?.sum()?, 12);
     assert_eq!(m.histogram_auto(16)?.0.len(), 16);
     assert_eq!(numbers.bincount()?.len(), 10);
+    let mut counts = DeviceArray::<u64, _>::zeros(stream, 20)?;
+    numbers.bincount_into(&mut counts)?;
+    assert_eq!((counts.get(9)?, counts.get(19)?), (1, 0));
 
     let mut random = Generator::new(1);
     let u = random.uniform(stream, n, 0.0f32..1.0)?;
@@ -301,10 +335,11 @@ fn networks() -> Result<()> {
     assert_eq!(xs.batched_matmul(&ws)?.shape(), [2, 8, 4]);
     assert_eq!(w.t().matvec(&DeviceArray::ones(stream, 8)?)?.dot(&bias)?, 0.0);
 
-    let p = out.expr().softmax(Axis(1)).eval()?;
+    let p = out.softmax(Axis(1))?;
+    assert_eq!(out.log_softmax(Axis(1))?.shape(), p.shape());
     let y = x.expr().layer_norm(&[1], 1.0, 0.0, 1e-5).gelu().eval()?;
     let loss = y.expr().square().mean().eval()?;
-    assert!(loss.get(())? > 0.0);
+    assert!(loss.item()? > 0.0);
     let dropped = y.expr().dropout(0.1, &mut random).eval()?;
     assert_eq!((p.shape(), dropped.shape()), (&[16, 4][..], &[16, 8][..]));
     let loss = out.expr().cross_entropy(Axis(1), &labels).eval()?;
