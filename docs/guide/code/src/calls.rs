@@ -139,6 +139,8 @@ fn arrays() -> Result<()> {
     assert_eq!((identity.ndim(), identity.shape(), identity.len()), (2, &[3, 3][..], 9));
 
     assert_eq!(x.add(&y)?.sub(&y)?.mul(&ones)?.div(&ones)?.shape(), [n]);
+    assert_eq!(x.mul_scalar(2.0)?.max()?, 2.0);
+    assert_eq!((&x + &y * 2.0).eval()?.max()?, 5.0);
     y.add_assign(&x)?;
     y.mul_assign_scalar(0.5)?;
     x.exp_into(&mut y)?;
@@ -304,6 +306,11 @@ fn pictures_and_files() -> Result<()> {
     let device = Device::auto()?;
     let stream = device.default_stream();
     let picture = DeviceArray::<u8, _>::ones(stream, (8, 9, 3))?;
+    let table = DeviceArray::<u8, _>::range(stream, 7, 255, 1)?;
+    let seen = table
+        .take(Axis(0), &picture.cast::<u32>()?.reshape(8 * 27)?)?
+        .into_shape((8, 9, 3))?;
+    assert_eq!((seen.shape(), seen.min()?, seen.max()?), (&[8, 9, 3][..], 8, 8));
     assert_eq!(picture.grayscale()?.shape(), [8, 9]);
     assert_eq!(picture.box_blur(2, Border::Clamp)?.shape(), [8, 9, 3]);
     assert_eq!(picture.gaussian_blur(1.5, Border::Clamp)?.shape(), [8, 9, 3]);
