@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operators of reductions that take more than one function of numbers: moments, positions, and predicates.
+//! Operators of reductions that take more than one function of numbers: moments and positions.
 
 mod steps;
 
@@ -562,46 +562,6 @@ positions! {
     ArgMin = < by |x: T| x.rank();
     /// The index of the largest element, and of several the first; of the first NaN, if there is one.
     ArgMax = > by |x: T| T::GREATEST_RANK - x.rank();
-}
-
-macro_rules! predicates {
-    ($($(#[$doc:meta])* $name:ident = $operator:tt from $identity:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-
-        impl<T: Num> ReduceOp<T> for $name {
-            type Acc = u32;
-            type Output = u8;
-
-            #[inline(always)]
-            fn identity() -> u32 {
-                $identity
-            }
-
-            #[inline(always)]
-            fn lift(x: T, _: u64) -> u32 {
-                u32::from(x.widen() != <T::Wide as Num>::ZERO)
-            }
-
-            #[inline(always)]
-            fn combine(a: u32, b: u32) -> u32 {
-                a $operator b
-            }
-
-            #[inline(always)]
-            fn finish(acc: u32, _: u64) -> u8 {
-                acc as u8
-            }
-        }
-    )*};
-}
-
-predicates! {
-    /// 1 if any element is not 0 (NaN is not), else 0.
-    Any = | from 0;
-    /// 1 if no element is 0, else 0.
-    All = & from 1;
 }
 
 #[cfg(test)]

@@ -15,10 +15,12 @@ use crate::scan::scan_segments;
 mod bits;
 mod compound;
 mod math;
+mod predicates;
 
 pub use bits::{BitAnd, BitOr, BitXor, Not, Shl, Shr, Width};
-pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance, WideSum};
+pub use compound::{ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance, WideSum};
 pub use math::*;
+pub use predicates::{All, Any};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
