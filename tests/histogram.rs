@@ -381,6 +381,30 @@ fn values_of_64_bits_are_counted() -> warpsmith::Result<()> {
     Ok(())
 }
 
+/// With and without a sign, which have the same kernels: at the ends of either type's range, and where the other's are.
+#[test]
+fn integers_of_32_bits() {
+    let around = |centre: u32| (0..7).map(move |i| centre.wrapping_add(i).wrapping_sub(3));
+    let bits: Vec<u32> = [0, 70_000, 1 << 31, 0u32.wrapping_sub(70_000)]
+        .into_iter()
+        .flat_map(around)
+        .collect();
+    let signed: Vec<i32> = bits.iter().map(|&bits| bits as i32).collect();
+    let (least, greatest) = (f64::from(i32::MIN), f64::from(i32::MAX));
+    check_edges(&signed, &[least, -69_999.5, -1.0, 0.0, 2.0, greatest]);
+    check_edges(&signed, &[-2.5, 0.0, 1.0, 70_000.0]);
+    check_edges(&signed, &[f64::NEG_INFINITY, -1.0, 1.0, f64::INFINITY]);
+    let unsigned_limit = f64::from(u32::MAX);
+    check_edges(&bits, &[0.0, 2.0, 70_000.0, greatest, greatest + 1.0, unsigned_limit]);
+    check_edges(&bits, &[1.5, greatest + 2.5, unsigned_limit - 1.0]);
+    for bins in [3, 256, 5000, 1 << 20] {
+        check(&signed, bins, least..=greatest);
+        check(&signed, bins, -70_000.5..=1.25);
+        check(&bits, bins, 0.0..=unsigned_limit);
+        check(&bits, bins, 1.5..=greatest + 1.5);
+    }
+}
+
 for_types!(values_are_counted: u8 u16 i32 u32);
 
 fn values_are_counted<T: Element + Bincount>() {

@@ -41,11 +41,11 @@ pub use convolve::{
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AcrossGemm, AcrossParams, AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues,
-    DmmaParams, FinishSums, FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams,
-    GroupedGemm, HopperGemm, HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber,
-    ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, SumParts, SumPartsParams,
-    Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
+    AcrossGemm, AcrossParams, AdaGemm, AmpereGemm, BinsParams, CombineParams, CombineRowsParams, CountBins,
+    CountValues, DmmaParams, FinishSums, FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams,
+    GemvParams, GroupedGemm, HopperGemm, HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams,
+    RowNumber, ScatterAdd, ScatterAddInOrder, ScatterAddInOrderParams, ScatterAddParams, SimtParams, SumParts,
+    SumPartsParams, Tiled, TuringGemm, ValuesParams, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
 pub use rows::{
     CountDigitsParams, MaxPoolGradientParams, MoveByDigitParams, Pool, PoolParams, SearchSortedParams, Sort,

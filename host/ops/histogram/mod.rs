@@ -270,6 +270,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
         };
         let interior = edges[1..edges.len() - 1].iter();
         let starts = interior.map_while(|&edge| T::at_least(edge).filter(|&start| start <= last));
+        let starts = starts.map(|start| start.start(first));
         let starts = DeviceArray::literal(self.stream(), &Array1::from_iter(starts))?;
         let mut plan = equal_width(bins, 0.0, 1.0);
         (plan.first, plan.last) = (first.to_f64(), last.to_f64());

@@ -521,53 +521,42 @@ impl ScatterAddInOrder for f64 {
     type InOrder = scatter_add_in_order<f64>;
 }
 
+/// The parameters of [`histogram`](fn@histogram::histogram).
+pub type BinsParams<T> = (
+    &'static [T],
+    Plan,
+    &'static [T],
+    SliceMut<'static, u32>,
+    SliceMut<'static, u64>,
+);
+
+/// The parameters of [`bincount`](fn@histogram::bincount).
+pub type ValuesParams<T> = (&'static [T], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>);
+
 /// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count. Bytes of one channel
-/// are always counted in columns, and have that one kernel.
+/// are always counted in columns, and have that one kernel; `i32` have those of `u32`.
 pub trait CountBins<F>: Pod + Send + Sync {
     /// [`block_len`] of each kernel, in this order.
     const BLOCK_LENS: [usize; 3];
     /// [`COLUMNS`]
-    type InColumns: SafeKernel<
-        Params = (
-            &'static [Self],
-            Plan,
-            &'static [Self],
-            SliceMut<'static, u32>,
-            SliceMut<'static, u64>,
-        ),
-    >;
+    type InColumns: SafeKernel<Params = BinsParams<Self>>;
     /// [`COPIES`]
-    type InCopies: SafeKernel<
-        Params = (
-            &'static [Self],
-            Plan,
-            &'static [Self],
-            SliceMut<'static, u32>,
-            SliceMut<'static, u64>,
-        ),
-    >;
+    type InCopies: SafeKernel<Params = BinsParams<Self>>;
     /// [`CACHE`]
-    type InCache: SafeKernel<
-        Params = (
-            &'static [Self],
-            Plan,
-            &'static [Self],
-            SliceMut<'static, u32>,
-            SliceMut<'static, u64>,
-        ),
-    >;
+    type InCache: SafeKernel<Params = BinsParams<Self>>;
 }
 
-/// Counts of values of this type: a kernel for each way to count, and for bytes the one in columns.
+/// Counts of values of this type: a kernel for each way to count, and for bytes the one in columns; for `i32` those of `u32`, to which
+/// negative numbers are beyond the last value.
 pub trait CountValues: Sample + Value {
     /// [`block_len`] of each kernel, in this order.
     const BLOCK_LENS: [usize; 3];
     /// [`COLUMNS`]
-    type InColumns: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+    type InColumns: SafeKernel<Params = ValuesParams<Self>>;
     /// [`COPIES`]
-    type InCopies: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+    type InCopies: SafeKernel<Params = ValuesParams<Self>>;
     /// [`CACHE`]
-    type InCache: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+    type InCache: SafeKernel<Params = ValuesParams<Self>>;
 }
 
 /// The kernels of a family for each of the types and each of the sizes or rules: `family: [types] by [them]`.
@@ -631,6 +620,14 @@ macro_rules! compiled {
             type InCache = histogram::histogram<$type, $rule, CACHE>;
         }
     };
+    (@bins_of_u32 $type:ty, $rule:ident) => {
+        impl CountBins<$rule> for $type {
+            const BLOCK_LENS: [usize; 3] = <u32 as CountBins<$rule>>::BLOCK_LENS;
+            type InColumns = Retyped<<u32 as CountBins<$rule>>::InColumns, BinsParams<$type>>;
+            type InCopies = Retyped<<u32 as CountBins<$rule>>::InCopies, BinsParams<$type>>;
+            type InCache = Retyped<<u32 as CountBins<$rule>>::InCache, BinsParams<$type>>;
+        }
+    };
     (@bins_in_columns $type:ty, $rule:ident) => {
         impl CountBins<$rule> for $type {
             const BLOCK_LENS: [usize; 3] = [block_len::<$type, $rule, COLUMNS>(); 3];
@@ -649,6 +646,14 @@ macro_rules! compiled {
             type InColumns = histogram::bincount<$type, COLUMNS>;
             type InCopies = histogram::bincount<$type, COPIES>;
             type InCache = histogram::bincount<$type, CACHE>;
+        }
+    };
+    (@values_of_u32 $type:ty, _) => {
+        impl CountValues for $type {
+            const BLOCK_LENS: [usize; 3] = <u32 as CountValues>::BLOCK_LENS;
+            type InColumns = Retyped<<u32 as CountValues>::InColumns, ValuesParams<$type>>;
+            type InCopies = Retyped<<u32 as CountValues>::InCopies, ValuesParams<$type>>;
+            type InCache = Retyped<<u32 as CountValues>::InCache, ValuesParams<$type>>;
         }
     };
     (@values_in_columns $type:ty, _) => {
@@ -672,9 +677,11 @@ compiled! {
     ampere: [Tf32] by [f32];
     finish_sums: [f32, f64, i32, f16, bf16] by [_];
     sum_parts: [f32, i32, f16, bf16] by [_];
-    bins: [f32, f64, i32, u16, u32] by [Uniform, Channels, Search];
+    bins: [f32, f64, u16, u32] by [Uniform, Channels, Search];
+    bins_of_u32: [i32] by [Uniform, Channels, Search];
     bins: [u8] by [Channels];
     bins_in_columns: [u8] by [Uniform, Search];
-    values: [i32, u16, u32] by [_];
+    values: [u16, u32] by [_];
+    values_of_u32: [i32] by [_];
     values_in_columns: [u8] by [_];
 }

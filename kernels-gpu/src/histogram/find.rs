@@ -103,8 +103,8 @@ pub type Uniform = EqualWidth<false>;
 /// [`EqualWidth`] for several channels: element `i` is of channel `i % channels`.
 pub type Channels = EqualWidth<true>;
 
-/// Bins between given edges: a binary search in a list of the smallest element of each bin but the first, as far as
-/// they are not greater than `plan.last`.
+/// Bins between given edges: a binary search in a list of the [`start`](Sample::start) of each bin but the first, as far as they
+/// are not greater than `plan.last`.
 #[derive(Clone, Copy, Debug)]
 pub struct Search;
 
@@ -150,7 +150,7 @@ fn exact_uniform<T: Sample>(plan: &Plan, value: T) -> Option<u32> {
         return None;
     }
     let (_, guess) = guess(plan, value);
-    let value = value.to_f64();
+    let value = value.number(plan);
     // The bin is one of `low .. high`.
     let (mut low, mut high) = (0, plan.bins);
     let mut edge = if guess == 0 { 1 } else { guess };
@@ -195,6 +195,7 @@ impl<T: Sample> Find<T> for Search {
     /// All elements of the vector go down the list together, so that as many loads are in flight.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
+        let first = T::of_f64(plan.first);
         // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
         // number of edges keep the larger one's length, so that one `left` does for all elements. In 32 bits, half the
         // registers: there are fewer edges than `OUTSIDE`, or the rest is not looked at.
@@ -206,7 +207,7 @@ impl<T: Sample> Find<T> for Search {
             let middle: [T; N] =
                 cuda_std::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>((base[k] + half) as usize)[0] });
             base = cuda_std::array::from_fn(|k| {
-                if middle[k] <= values[k] {
+                if values[k].reaches(middle[k], first) {
                     base[k] + (left - half)
                 } else {
                     base[k]

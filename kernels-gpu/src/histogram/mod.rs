@@ -77,15 +77,17 @@ pub const fn block_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 
 /// Counts the elements in each bin: `out` becomes `channels × bins` counts, in C order.
 ///
-/// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements
-/// of all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
+/// The kernel of `u32` counts `i32` as well, by their bits: where a bin lies it knows by the distance to `plan.first` alone.
+///
+/// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the
+/// [`start`](Sample::start)s of all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
 /// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to
 /// the counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads
 /// in a block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended;
 /// with other contents, the kernel waits for ever. With another number of threads, nothing is counted, and blocks of other
 /// dimensions count nothing.
 #[kernel(
-    T = [f32, f64, i32, u16, u32],
+    T = [f32, f64, u16, u32],
     F = [Uniform, Channels, Search],
     MODE = [0, 1, 2];
     T = [u8],
@@ -110,7 +112,7 @@ pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(
 /// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is
 /// that of value `i`.
 #[kernel(
-    T = [i32, u16, u32],
+    T = [u16, u32],
     MODE = [0, 1, 2];
     T = [u8],
     MODE = [0],

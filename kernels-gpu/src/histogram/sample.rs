@@ -16,8 +16,19 @@ pub trait Sample: Num {
     /// The edge that elements are compared with, for an edge that was computed in `f64`.
     fn edge(edge: f64) -> f64;
 
-    /// The number that is this `f64`, which is one of this type.
+    /// The number that is this `f64`, which is one of this type. Of integers of 32 bits, the one with these bits, whether or not the
+    /// type has a sign: the same kernel counts both, so that it knows numbers by their distance to the first alone.
     fn of_f64(value: f64) -> Self;
+
+    /// This number, which is counted by `plan`, as an `f64`.
+    fn number(self, plan: &Plan) -> f64;
+
+    /// The smallest element of a bin, as [`Search`](super::Search) compares elements with it, where `first` is the least that is
+    /// counted: of integers of 32 bits the distance to it, else the element itself.
+    fn start(self, first: Self) -> Self;
+
+    /// Whether the element, which is not smaller than `first`, is not smaller than that of a bin's [`start`](Self::start) either.
+    fn reaches(self, start: Self, first: Self) -> bool;
 
     /// Whether the element is from `first` to `last`, of which `last` is not smaller; not for NaN.
     fn is_between(self, first: Self, last: Self) -> bool;
@@ -63,7 +74,26 @@ macro_rules! integers {
 
             #[inline(always)]
             fn of_f64(value: f64) -> Self {
-                value as Self
+                if size_of::<Self>() == 4 { value as i64 as Self } else { value as Self }
+            }
+
+            #[inline(always)]
+            fn number(self, plan: &Plan) -> f64 {
+                if size_of::<Self>() == 4 {
+                    plan.first + self.wrapping_sub(Self::of_f64(plan.first)) as $bits as f64
+                } else {
+                    self as f64
+                }
+            }
+
+            #[inline(always)]
+            fn start(self, first: Self) -> Self {
+                if size_of::<Self>() == 4 { self.wrapping_sub(first) } else { self }
+            }
+
+            #[inline(always)]
+            fn reaches(self, start: Self, first: Self) -> bool {
+                start as $bits <= self.start(first) as $bits
             }
 
             // One comparison, as unsigned numbers.
@@ -84,7 +114,7 @@ macro_rules! integers {
                     return cuda_std::array::map(values, |value| bin_at_position(plan, value));
                 }
                 cuda_std::array::map(values, |value| {
-                    let distance = value.wrapping_sub(plan.first as Self) as $bits as u64;
+                    let distance = value.wrapping_sub(Self::of_f64(plan.first)) as $bits as u64;
                     let product = (distance * plan.factor as u64).wrapping_add(plan.addend as u64);
                     let bin = ((product >> 32) as u32).wrapping_shr(plan.shift);
                     Ord::min(bin, plan.bins.wrapping_sub(1))
@@ -141,6 +171,21 @@ macro_rules! floats {
             #[inline(always)]
             fn of_f64(value: f64) -> Self {
                 value as Self
+            }
+
+            #[inline(always)]
+            fn number(self, _: &Plan) -> f64 {
+                self as f64
+            }
+
+            #[inline(always)]
+            fn start(self, _: Self) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn reaches(self, start: Self, _: Self) -> bool {
+                start <= self
             }
 
             #[inline(always)]
