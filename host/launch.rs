@@ -260,6 +260,7 @@ macro_rules! writes {
 writes!(DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
+#[derive(Clone, Copy)]
 pub(crate) struct InPlace<T> {
     address: usize,
     len: usize,

@@ -7,8 +7,9 @@ mod vectors;
 use crate::common::*;
 use kernels_gpu::compiled::GemmParams;
 use kernels_gpu::matmul::MulAdd;
-use kernels_gpu::matmul::epilogue::EpiloguePlan;
+use kernels_gpu::matmul::epilogue::{Activate, Activation, EpiloguePlan};
 use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small};
+use kernels_gpu::num::Num;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
 use warpsmith::ops::{MatMul, MatVec};
@@ -17,20 +18,15 @@ use warpsmith::{DeviceArray, DeviceView, LaunchConfig};
 type Matrix<T> = DeviceArray<T, ndarray::Ix2>;
 
 /// What the tests want of an element type.
-trait Value: Number + MatMul<Scalar = Self> + MatVec<Wide = Self> + MulAdd + cuda_std::param::ByValue {
-    /// Whether products with one row or one column are those of a matrix and a vector, and no chains.
-    const VECTORS_APART: bool;
-
+trait Value: Number + MatMul<Scalar = Self> + MatVec<Wide = Self> + MulAdd + Activate + cuda_std::param::ByValue {
     fn small(rng: &mut test_reference::random::Random) -> Self;
     /// Checks a sum of the products of `a` and `b` that was summed in some order.
     fn check_sum(got: Self, a: ArrayView1<'_, Self>, b: ArrayView1<'_, Self>, what: &str);
 }
 
 macro_rules! floats {
-    ($($type:ident: $apart:literal)*) => {$(
+    ($($type:ident)*) => {$(
         impl Value for $type {
-            const VECTORS_APART: bool = $apart;
-
             fn small(rng: &mut test_reference::random::Random) -> Self {
                 rng.random::<Self>() - 0.5
             }
@@ -51,11 +47,9 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32: true f64: false);
+floats!(f32 f64);
 
 impl Value for i32 {
-    const VECTORS_APART: bool = false;
-
     fn small(rng: &mut test_reference::random::Random) -> Self {
         rng.random()
     }
@@ -165,7 +159,8 @@ fn check_matmul<T: Value>(m: usize, n: usize, k: usize, seed: u64) {
         let got = a.as_view().matmul(&b.as_view()).unwrap();
         let what = format!("{m} × {k} × {n}, transposed: {a_transposed} and {b_transposed}");
         assert_eq!(got.shape(), wanted.shape(), "{what}");
-        if T::VECTORS_APART && (m == 1 || n == 1) {
+        // A matrix and a vector are no chains.
+        if m == 1 || n == 1 {
             for ((i, j), &sum) in got.to_ndarray().unwrap().indexed_iter() {
                 T::check_sum(sum, of_a.row(i), of_b.column(j), &what);
             }

@@ -216,7 +216,7 @@ macro_rules! epilogue_kernels {
     };
     (@sums $function:ident [$($type:tt)+]) => {
         const _: () = {
-            #[::cuda_std::kernel(nested, T = [$($type)+], F = [$function], max_threads = $crate::matmul::epilogue::THREADS)]
+            #[::cuda_std::kernel(nested, T = [$($type)+], F = [$function], max_threads = $crate::matmul::epilogue::parts::THREADS)]
             pub unsafe fn finish_sums<
                 T: $crate::num::Num<Wide: $crate::matmul::epilogue::Activate + $crate::matmul::MulAdd>,
                 F: $crate::matmul::epilogue::EpilogueOp<<T as $crate::num::Num>::Wide>,
@@ -225,12 +225,12 @@ macro_rules! epilogue_kernels {
                 out: ::cuda_std::SliceMut<'_, T>,
                 shape: $crate::matmul::epilogue::SumsShape,
                 beta: <T as $crate::num::Num>::Wide,
-                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                function: F,
                 bias: &[T],
                 residual: &[T],
             ) {
                 // SAFETY: the kernel's contract is the function's.
-                unsafe { $crate::matmul::epilogue::finish_sums_with(sums, out, shape, beta, plan, bias, residual) };
+                unsafe { $crate::matmul::epilogue::finish_sums_with(sums, out, shape, beta, function, bias, residual) };
             }
 
             #[cfg(not(target_arch = "nvptx64"))]

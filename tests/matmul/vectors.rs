@@ -80,13 +80,12 @@ for_types!(matrices_times_vectors: f32 f64 i32);
 for_types!(vectors_of_other_strides: f32 f64 i32);
 for_types!(dot_products: f32 f64 i32);
 
-/// A product of `f32` with one row or one column is that of a matrix and a vector, to the last bit, whatever is done to it.
-#[test]
-fn one_row_or_column() {
+/// A product with one row or one column is that of a matrix and a vector, to the last bit, whatever is done to it.
+fn one_row_or_column<T: Value>([alpha, beta]: [T; 2]) {
     for (of_vector, of_matrix) in ORDERS {
         for (n, k) in [(1, 1), (5, 3), (33, 40), (7, 5000), (300, 129)] {
-            let (b, a) = (matrix::<f32>(k, n, 7), matrix::<f32>(1, k, 8));
-            let (bias, old) = (vector::<f32>(n, 9), vector::<f32>(n, 10));
+            let (b, a) = (matrix::<T>(k, n, 7), matrix::<T>(1, k, 8));
+            let (bias, old) = (vector::<T>(n, 9), vector::<T>(n, 10));
             let (b, a) = (Uploaded::new(&b, of_matrix), Uploaded::new(&a, of_vector));
             let (a, b) = (a.as_view(), b.as_view());
             let sums = b.t().matvec(&a.index_axis(Axis(0), 0).unwrap()).unwrap();
@@ -96,9 +95,9 @@ fn one_row_or_column() {
             assert_same(&elements(&b.t().matmul(&a.t()).unwrap()), &wanted, &what);
 
             let mut c = upload(&old.clone().insert_axis(Axis(0)));
-            c.gemm(0.75, &a, &b, -0.5).unwrap();
+            c.gemm(alpha, &a, &b, beta).unwrap();
             let mut y = upload(&old);
-            y.gemv(0.75, &b.t(), &a.index_axis(Axis(0), 0).unwrap(), -0.5).unwrap();
+            y.gemv(alpha, &b.t(), &a.index_axis(Axis(0), 0).unwrap(), beta).unwrap();
             assert_same(&elements(&c), &elements(&y), &format!("{what}, scaled and added"));
 
             let of_columns = upload(&bias);
@@ -106,7 +105,7 @@ fn one_row_or_column() {
             let wanted: Vec<_> = wanted
                 .iter()
                 .zip(&bias)
-                .map(|(sum, bias)| (sum + bias).max(0.0))
+                .map(|(&sum, &bias)| T::activate(Activation::RELU, [<T as Num>::add(sum, bias)])[0])
                 .collect();
             assert_same(
                 &elements(&got.unwrap()),
@@ -115,4 +114,15 @@ fn one_row_or_column() {
             );
         }
     }
+}
+
+#[test]
+fn one_row_or_column_of_floats() {
+    one_row_or_column::<f32>([0.75, -0.5]);
+    one_row_or_column::<f64>([0.75, -0.5]);
+}
+
+#[test]
+fn one_row_or_column_of_integers() {
+    one_row_or_column::<i32>([3, -5]);
 }

@@ -99,6 +99,6 @@ pub(super) fn best_parts<D: Dimension>(
         widths.iter().map(of_width).min().unwrap_or(0)
     };
     let of = &product.shape;
-    best_cut(of, (Adding::AND_FINISHING, Lengths::Equal), cost)
+    best_cut(of, (Adding::OF_BYTES, Lengths::Equal), cost)
         .filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
 }

@@ -127,15 +127,11 @@ pub(super) struct Behind {
 
 impl Behind {
     /// The costs for so many parts, in the unit of [`best_size`] times k: the launch, and each sum, which is written and read. To finish
-    /// takes longer for each result, and of more than eight parts for each sum.
+    /// takes longer for each result.
     pub(super) fn cost(self, shape: &GemmShape, parts: usize) -> usize {
         let launch = if self.is_ahead { 1_000_000 } else { 12_000_000 };
-        let (of_result, of_sum) = match self.finishes {
-            false => (0, 5),
-            true if parts <= 8 => (40, 5),
-            true => (40, 15),
-        };
-        let of_result = parts.saturating_mul(of_sum).saturating_add(of_result);
+        let of_result = if self.finishes { 7 } else { 0 };
+        let of_result = parts.saturating_mul(5).saturating_add(of_result);
         let results = shape.m.saturating_mul(shape.n);
         results.saturating_mul(of_result).saturating_add(launch)
     }

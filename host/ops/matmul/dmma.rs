@@ -20,6 +20,7 @@ use super::choices::{self, Factors, Kernel as Chosen};
 use super::costs;
 use super::finish::Finish;
 use super::gemm::Multiplication;
+use super::gemv::by_vector;
 use super::hopper::is_hopper;
 use super::operand::coordinates;
 use super::tensor::Operand;
@@ -31,13 +32,16 @@ use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorMapArg, TensorType};
 use crate::workspace::Lease;
 
-/// Multiplies on that stream.
+/// Multiplies on that stream: a matrix by a vector as `matvec`, and else by tiles.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f64, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f64, D>,
     finish: &Finish<'_, f64, D>,
 ) -> Result<()> {
+    if by_vector(&product, stream, out, finish)? {
+        return Ok(());
+    }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let choice = choices::choice(Factors::F64, &product.shape, stream)?;
     let rows_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));

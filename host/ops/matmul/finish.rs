@@ -6,18 +6,19 @@ use std::any::Any;
 use cuda_std::Slice;
 use cuda_std::param::ByValue;
 use kernels_gpu::compiled::{FinishSums, SumParts};
-use kernels_gpu::matmul::epilogue::parts::{MOST_PARTS, OF_THREAD};
-use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
+use kernels_gpu::matmul::epilogue::parts::{MOST_PARTS, OF_THREAD, THREADS, width};
+use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
 use ndarray::{Dim, Dimension, Ix3};
 
 use super::costs::Behind;
+use super::finish_plan::FinishPlan;
 use super::{HOPPER, MatMul, has_tensor_cores};
-use crate::array::DeviceArray;
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::{Arg, LaunchConfig, Words};
+use crate::launch::{Arg, InPlace, LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 use crate::view::DeviceView;
@@ -162,20 +163,50 @@ impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums> Fin
 
 /// Sums in memory, as an argument.
 pub(super) struct Sums<A> {
-    memory: A,
-    parts: usize,
-    strides: [usize; 3],
+    pub(super) memory: A,
+    pub(super) address: u64,
+    pub(super) parts: usize,
+    pub(super) strides: [usize; 3],
 }
 
 impl<A> Sums<A> {
     /// Those of products of this shape, in one part, in C order.
-    pub(super) fn new(memory: A, of: &GemmShape) -> Self {
-        Self::in_parts(memory, 1, [of.m * of.n, of.n, 1])
+    fn in_order(memory: A, address: u64, of: &GemmShape) -> Self {
+        Self {
+            memory,
+            address,
+            parts: 1,
+            strides: [of.m * of.n, of.n, 1],
+        }
+    }
+}
+
+impl<'a, W: Element, D: Dimension> Sums<&'a DeviceArray<W, D>> {
+    /// Those of products of this shape, in one part, in C order.
+    pub(super) fn new(memory: &'a DeviceArray<W, D>, of: &GemmShape) -> Self {
+        Self::in_order(memory, memory.address(), of)
     }
 
     /// Those in parts, each of all products, with these strides: products, rows, columns.
-    pub(super) fn in_parts(memory: A, parts: usize, strides: [usize; 3]) -> Self {
-        Self { memory, parts, strides }
+    pub(super) fn in_parts(memory: &'a DeviceArray<W, D>, parts: usize, strides: [usize; 3]) -> Self {
+        Self {
+            memory,
+            address: memory.address(),
+            parts,
+            strides,
+        }
+    }
+}
+
+impl<W: Element> Sums<InPlace<W>> {
+    /// Those of products of this shape that lie in their output.
+    ///
+    /// # Safety
+    ///
+    /// As [`InPlace::of`].
+    pub(super) unsafe fn in_place(out: &DeviceArrayRef<W, impl Dimension>, of: &GemmShape) -> Self {
+        // SAFETY: the caller's promise.
+        Self::in_order(unsafe { InPlace::of(out) }, out.address(), of)
     }
 }
 
@@ -187,7 +218,7 @@ pub(super) fn width_of<C: Num>() -> usize {
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done: by a kernel of its own where
 /// there is nothing else.
 pub(super) fn finish_parts_into<C: Finished + FinishSums<F> + SumParts, D: Dimension, F: Passed<C::Scalar>>(
-    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
+    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>> + Copy>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
@@ -223,7 +254,7 @@ fn adding<C: Num, A>(sums: &Sums<A>, of: &GemmShape) -> Option<(LaunchConfig, [u
 }
 
 /// Threads among which so many parts are shared out.
-fn groups(parts: usize) -> usize {
+pub(super) fn groups(parts: usize) -> usize {
     match parts {
         ..=OF_THREAD => 1,
         parts => parts.div_ceil(4).next_power_of_two().min(16),
@@ -232,7 +263,7 @@ fn groups(parts: usize) -> usize {
 
 /// Threads of a block along a row of `n` columns, as far as there are columns, and the rows it has with so many threads for each of them:
 /// whole warps.
-fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
+pub(super) fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
     let along = n.div_ceil(width_of::<C>()).next_power_of_two().min(THREADS / groups);
     (along, THREADS / groups / along)
 }
@@ -240,34 +271,28 @@ fn block<C: Num>(n: usize, groups: usize) -> (usize, usize) {
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
 /// output.
 pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
-    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
+    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>> + Copy>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
     finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
-    let &GemmShape { batch, m, n, .. } = of;
-    let shape = SumsShape {
-        parts: sums.parts,
-        batch,
-        m,
-        n,
-        strides: sums.strides,
-    };
-    let groups = groups(shape.parts);
-    let (along, rows) = block::<C>(n, groups);
-    let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
-    let grid = (
-        blocks(n, along * width_of::<C>(), i32::MAX as usize),
-        blocks(m, rows, u16::MAX.into()),
-        blocks(batch, 1, u16::MAX.into()),
-    );
-    let config = LaunchConfig::new(grid, (along as u32, rows as u32, groups as u32));
-    let (beta, plan) = (finish.beta, finish.plan());
-    let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
-    // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
-    // have their shape.
-    unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args) }
+    for (config, shape) in FinishPlan::new::<C, _>(&sums, of, out.address(), finish).launches() {
+        let (bias, residual) = (finish.bias(), finish.residual());
+        let args = (
+            sums.memory,
+            &mut *out,
+            shape,
+            finish.beta,
+            finish.function,
+            bias,
+            residual,
+        );
+        // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
+        // have their shape; each group has a part, and no more than `OF_THREAD`; numbers have 32 bits.
+        unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args)? };
+    }
+    Ok(())
 }
 
 /// Has `sum` compute the sums, scaled by alpha, into memory of their own, and finishes them.

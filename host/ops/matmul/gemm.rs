@@ -10,10 +10,11 @@ use super::MatMul;
 use super::costs::{Parts, best_size, blocks, tile_costs};
 use super::finish::{self, Finish, Finished, Sums};
 use super::fused::FusedMatMul;
+use super::gemv::by_vector;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{InPlace, LaunchConfig, Words};
+use crate::launch::{LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 
@@ -208,14 +209,8 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
             return Ok(());
         }
         // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
-        let sums = unsafe { InPlace::of(out) };
-        finish::finish_sums_into(
-            Sums::new(sums, &self.shape),
-            &self.shape,
-            stream,
-            out,
-            &finish.without_scaling(),
-        )
+        let sums = unsafe { Sums::in_place(out, &self.shape) };
+        finish::finish_sums_into(sums, &self.shape, stream, out, &finish.without_scaling())
     }
 }
 
@@ -224,13 +219,16 @@ fn along_k([_, line, k]: [usize; 3]) -> bool {
     k == 1 || (line != 1 && k < line)
 }
 
-/// Multiplies integers, whose sums are the same with k in parts.
+/// Multiplies integers, whose sums are the same with k in parts, and a matrix by a vector as `matvec`.
 pub(super) fn multiply_integers<D: Dimension>(
     product: Multiplication<'_, i32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<i32, D>,
     finish: &Finish<'_, i32, D>,
 ) -> Result<()> {
+    if by_vector(&product, stream, out, finish)? {
+        return Ok(());
+    }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     match Parts::best::<i32>(&product.shape, finish.behind_parts(stream), multiprocessors).filter(|_| finish.alpha != 0)
     {
@@ -262,7 +260,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// How exact it is, with `u` for the unit roundoff of the type that is summed in, to first order:
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
-    ///   device, whichever kernel is chosen, but that a product of `f32` with one row or one column is that of
+    ///   device, whichever kernel is chosen, but that a product with one row or one column is that of
     ///   [`matvec`](Self::matvec), that where the result of `f32` has few tiles for the device, a k of some hundreds or more is cut into up
     ///   to 64 parts, which are then added in a fixed order, that a sum of `f64` that underflows to −0 is 0 on tensor cores, and that `f64` on Hopper, where the result has few tiles, is summed in two or four chains, of which each has the next eight elements of k in
     ///   turn, and, where k is some hundreds at least, in up to 16 parts of k; these are then added in a fixed order: where k is cut the bits

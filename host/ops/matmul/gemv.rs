@@ -134,24 +134,25 @@ impl<T: MatVec<Wide: Element>, D: Dimension, E: Dimension> MatrixVector<'_, T, D
     }
 }
 
-impl<T: MatVec<Wide = f32>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E> {
+impl<W: MatVec<Wide = W> + Element, T: MatVec<Wide = W>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E> {
     /// `alpha · A x` as it was summed.
-    pub(super) fn sums(&self, stream: &Stream, alpha: f32) -> Result<DeviceArray<f32, Ix1>> {
+    pub(super) fn sums(&self, stream: &Stream, alpha: W) -> Result<DeviceArray<W, Ix1>> {
         let mut sums = DeviceArray::uninit(stream, Ix1(self.extents[0]))?;
-        self.run_by::<f32, T::SumRows, T::SumColumns, <f32 as MatVec>::GemvCombine>(stream, &mut sums, (alpha, 0.0))?;
+        self.run_by::<W, T::SumRows, T::SumColumns, W::GemvCombine>(stream, &mut sums, (alpha, W::ZERO))?;
         Ok(sums)
     }
 }
 
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
-pub(super) fn by_vector<T, D: Dimension, F: Passed<f32>>(
+pub(super) fn by_vector<W, T, D: Dimension, F: Passed<W>>(
     product: &Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
     finish: &Finish<'_, T, D, F>,
 ) -> Result<bool>
 where
-    T: MatVec<Wide = f32> + Finished<Scalar = f32> + FinishSums<F>,
+    W: MatVec<Wide = W> + Element,
+    T: MatVec<Wide = W> + Finished<Scalar = W> + FinishSums<F>,
 {
     let of = &product.shape;
     let product = match (of.batch, of.m, of.n) {

@@ -9,6 +9,7 @@ mod choices;
 mod costs;
 mod dmma;
 mod finish;
+mod finish_plan;
 mod fused;
 mod gemm;
 mod gemv;

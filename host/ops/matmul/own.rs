@@ -14,7 +14,6 @@ use super::gemm::{Multiplication, Multiply};
 use super::{MatMul, tensor};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::InPlace;
 use crate::stream::Stream;
 
 /// What multiplies with the function `F`, and may have another multiply.
@@ -95,6 +94,6 @@ where
     let shape = product.shape;
     multiply(product, stream, out, &Finish::scale(finish.alpha, finish.beta))?;
     // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
-    let sums = unsafe { InPlace::of(out) };
-    finish::finish_sums_into(Sums::new(sums, &shape), &shape, stream, out, &finish.without_scaling())
+    let sums = unsafe { Sums::in_place(out, &shape) };
+    finish::finish_sums_into(sums, &shape, stream, out, &finish.without_scaling())
 }

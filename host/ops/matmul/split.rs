@@ -38,8 +38,8 @@ pub(super) fn step_cycles(columns: usize, element: usize) -> usize {
 /// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
 pub(super) const HALF_STEP_CYCLES: usize = 400;
 
-/// What there is to be done behind the products of parts, in the measure of what these cost: cycles, but of numbers of 16 bits on Hopper
-/// whose sums are only added up, of which it is nanoseconds.
+/// What there is to be done behind the products of parts, in the measure of what these cost: cycles, but of numbers of 16 bits on Hopper,
+/// of which it is nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Adding {
     /// For the launch.
@@ -59,7 +59,7 @@ impl Adding {
     const ACROSS: usize = 15_800;
 
     /// Of numbers of 16 bits on Hopper, whose sums are only added up, as [`nanoseconds`].
-    pub(super) const OF_HALVES: Self = Self {
+    const OF_HALVES: Self = Self {
         launch: 1980,
         sums: 1640,
         results: 2450,
@@ -67,8 +67,14 @@ impl Adding {
         may_be_transposed: false,
     };
 
-    /// Of those that are finished, too, and of numbers of 8 bits.
-    pub(super) const AND_FINISHING: Self = Self {
+    /// Of those that are finished, too: with a bias and a function.
+    const OF_FINISHED_HALVES: Self = Self {
+        results: 3600,
+        ..Self::OF_HALVES
+    };
+
+    /// Of numbers of 8 bits.
+    pub(super) const OF_BYTES: Self = Self {
         launch: 13_000,
         sums: 3500,
         results: 0,
@@ -80,7 +86,7 @@ impl Adding {
     pub(super) const ELSEWHERE: Self = Self {
         launch: 9000,
         may_be_transposed: true,
-        ..Self::AND_FINISHING
+        ..Self::OF_BYTES
     };
 
     /// The cost for the parts of that shape.
@@ -124,15 +130,13 @@ fn turns(shape: &GemmShape, [rows, columns]: [usize; 2], multiprocessors: usize)
 
 /// How a product of numbers of 16 bits is cut on Hopper, whose sums may be finished behind, if that pays.
 pub(super) fn best_cut_of_halves(shape: &GemmShape, finishes: bool, multiprocessors: usize) -> Option<Cut> {
-    let lengths = Lengths::on_hopper(2);
-    match finishes {
-        false => best_cut(shape, (Adding::OF_HALVES, lengths), |shape| {
-            nanoseconds(shape, multiprocessors)
-        }),
-        true => best_cut(shape, (Adding::AND_FINISHING, lengths), |shape| {
-            least_cycles(shape, 2, multiprocessors)
-        }),
-    }
+    let adding = match finishes {
+        false => Adding::OF_HALVES,
+        true => Adding::OF_FINISHED_HALVES,
+    };
+    best_cut(shape, (adding, Lengths::on_hopper(2)), |shape| {
+        nanoseconds(shape, multiprocessors)
+    })
 }
 
 /// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
@@ -416,6 +420,12 @@ pub(super) mod tests {
         );
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
         assert_eq!(parts(64, 8192, 8193), None, "as of 8192");
+        let finished = |m, n, k| best_cut_of_halves(&shape(m, n, k), true, 132).map(|how| how.parts);
+        assert_eq!(
+            [finished(768, 768, 8192), finished(1024, 1024, 1024)],
+            [Some(3), None],
+            "with a bias and a function"
+        );
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub type FinishSumsParams<C, F = Activation> = (
     SliceMut<'static, C>,
     SumsShape,
     <C as Num>::Wide,
-    EpiloguePlan<F>,
+    F,
     &'static [C],
     &'static [C],
 );
