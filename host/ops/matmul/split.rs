@@ -7,10 +7,11 @@ use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{HALF_TILE_M, TILE_M, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
-use super::choices::Choice;
+use super::choices::{Choice, Kernel};
 use super::finish::{Finish, Sums};
 use super::gemm::Multiplication;
 use super::tensor::{Factor, TensorCores};
+use super::ways::{self, Lines};
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
@@ -98,9 +99,36 @@ impl Adding {
     }
 }
 
-/// Nanoseconds for a batch of products of numbers of 16 bits by tiles of the best size, as measured on an H200: of a long k, of which a step
-/// takes less than those of a short one, with what is ahead of the first and behind the last.
-fn nanoseconds(shape: &GemmShape, multiprocessors: usize) -> usize {
+/// Picoseconds in which a multiprocessor is given a line of 128 bytes of an operand with these strides, as measured on an H200, where all
+/// have tiles of a long k.
+fn line(strides: [usize; 3]) -> usize {
+    match Lines::of_operand(strides) {
+        Lines::Whole => 970,
+        Lines::InTwo => 1500,
+        Lines::WithinSectors => 1700,
+    }
+}
+
+/// Nanoseconds ahead of the first step and behind the last of a product of numbers of 16 bits, as measured on an H200.
+const ENDS: usize = 780;
+
+/// The same for each turn.
+const OF_TURN: usize = 990;
+
+/// Nanoseconds for a whole product of numbers of 16 bits, which may be done by clusters, too, where lines are not the cache's: of a long k,
+/// 2.1 of the cycles of [`ways`] were one on an H200.
+fn nanoseconds_whole(shape: &GemmShape, multiprocessors: usize) -> usize {
+    let (alone, _) = nanoseconds(shape, multiprocessors);
+    match ways::least_cycles(shape, multiprocessors) {
+        Some(cycles) => alone.min(ENDS + OF_TURN + cycles / 21 * 10),
+        None => alone,
+    }
+}
+
+/// Nanoseconds for a batch of products of numbers of 16 bits by tiles of the best size, and the columns of these, as measured on an H200:
+/// of a long k, of which a step takes less than those of a short one, with what is ahead of the first and behind the last. A step takes
+/// as long as its products, or as its lines.
+fn nanoseconds(shape: &GemmShape, multiprocessors: usize) -> (usize, usize) {
     const SIZES: [([usize; 2], usize); 5] = [
         ([HALF_TILE_M, 64], 139),
         ([TILE_M, 64], 168),
@@ -108,16 +136,16 @@ fn nanoseconds(shape: &GemmShape, multiprocessors: usize) -> usize {
         ([TILE_M, 192], 421),
         ([TILE_M, 256], 555),
     ];
-    const ENDS: usize = 780;
-    const OF_TURN: usize = 990;
     let steps = shape.k.div_ceil(tile_k(2));
     let of = |([rows, columns], step): ([usize; 2], usize)| {
         let turns = turns(shape, [rows, columns], multiprocessors);
         let is_short = rows == TILE_M && shape.m <= HALF_TILE_M;
-        let step = if is_short { step * 3 / 2 } else { step };
-        ENDS + turns.saturating_mul(OF_TURN + steps.saturating_mul(step))
+        let products = if is_short { step * 3 / 2 } else { step };
+        let lines = (rows * line(shape.a) + columns * line(shape.b)) / 1000;
+        let of_turn = OF_TURN + steps.saturating_mul(products.max(lines));
+        (ENDS + turns.saturating_mul(of_turn), columns)
     };
-    SIZES.into_iter().map(of).min().unwrap_or(0)
+    SIZES.into_iter().map(of).min().unwrap_or_default()
 }
 
 /// How many tiles of so many rows and columns a multiprocessor takes, one after another.
@@ -134,8 +162,9 @@ pub(super) fn best_cut_of_halves(shape: &GemmShape, finishes: bool, multiprocess
         false => Adding::OF_HALVES,
         true => Adding::OF_FINISHED_HALVES,
     };
-    best_cut(shape, (adding, Lengths::on_hopper(2)), |shape| {
-        nanoseconds(shape, multiprocessors)
+    best_cut(shape, (adding, Lengths::on_hopper(2)), |shape| match shape.whole {
+        0 => nanoseconds_whole(shape, multiprocessors),
+        _ => nanoseconds(shape, multiprocessors).0,
     })
 }
 
@@ -365,6 +394,19 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
     };
     let cut = how.product(product);
     let GemmShape { batch, m, n, .. } = cut.shape;
+    // By the tiles that the parts were reckoned with.
+    let reckoned = || match cores {
+        TensorCores::Hopper(_) if size_of::<T::Element>() == 2 => {
+            let multiprocessors = stream.backend().properties().multiprocessors as usize;
+            Some(Choice {
+                kernel: Kernel::Wgmma,
+                tile: nanoseconds(&cut.shape, multiprocessors).1,
+                cut: how,
+            })
+        }
+        _ => None,
+    };
+    let choice = choice.or_else(reckoned);
     let Some(cores) = TensorCores::of(&cut, stream, choice) else {
         return Ok(None);
     };
@@ -420,6 +462,20 @@ pub(super) mod tests {
         );
         assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
         assert_eq!(parts(64, 8192, 8193), None, "as of 8192");
+        assert_eq!(
+            [
+                parts(304, 1608, 8320),
+                parts(696, 600, 2024),
+                parts(1008, 392, 4136),
+                parts(776, 552, 9696),
+                parts(96, 1536, 8960),
+                parts(1000, 1000, 1000),
+                parts(1304, 1304, 8200),
+                parts(1032, 1176, 6000)
+            ],
+            [Some(6), None, Some(4), Some(6), Some(11), None, None, None],
+            "as measured on an H200, of lines that are not the cache's"
+        );
         let finished = |m, n, k| best_cut_of_halves(&shape(m, n, k), true, 132).map(|how| how.parts);
         assert_eq!(
             [finished(768, 768, 8192), finished(1024, 1024, 1024)],

@@ -20,9 +20,9 @@ pub(super) type Tile = [usize; 2];
 /// less.
 const MEASURED: usize = 132;
 
-/// How lines of 128 bytes of the operands lie in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lines {
+/// How lines of 128 bytes of the operands lie in the cache, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lines {
     /// Each is one of the cache's.
     Whole,
     /// Some are parts of two of them, by whole sectors of 32 bytes.
@@ -34,9 +34,15 @@ enum Lines {
 impl Lines {
     /// Those of the operands of a product of 16-bit elements.
     fn of(product: &GemmShape) -> Self {
+        Self::of_operand(product.a).max(Self::of_operand(product.b))
+    }
+
+    /// Those of an operand with these strides: products, lines, k.
+    pub(super) fn of_operand([_, line, k]: [usize; 3]) -> Self {
         let all_begin_at = |multiple: usize| {
-            let mut strides = [product.a, product.b].into_iter().flat_map(|[_, line, k]| [line, k]);
-            strides.all(|stride| stride <= 1 || stride.is_multiple_of(multiple))
+            [line, k]
+                .iter()
+                .all(|&stride| stride <= 1 || stride.is_multiple_of(multiple))
         };
         match (all_begin_at(64), all_begin_at(16)) {
             (true, _) => Self::Whole,
@@ -193,13 +199,23 @@ fn all() -> impl Iterator<Item = (Way, usize)> {
 /// The way by which a product of 16-bit elements is done first, where lines of the operands are not those of the cache, and there are
 /// more rows than the smallest tile has.
 pub(super) fn best(of: &GemmShape, multiprocessors: usize, may_be: impl Fn(&Way) -> bool) -> Option<Way> {
+    best_and_cycles(of, multiprocessors, may_be).map(|(way, _)| way)
+}
+
+/// The cycles of the way by which such a product is done first.
+pub(super) fn least_cycles(of: &GemmShape, multiprocessors: usize) -> Option<usize> {
+    best_and_cycles(of, multiprocessors, |_| true).map(|(_, cycles)| cycles)
+}
+
+/// [`best`], and its cycles.
+fn best_and_cycles(of: &GemmShape, multiprocessors: usize, may_be: impl Fn(&Way) -> bool) -> Option<(Way, usize)> {
     let lines = Lines::of(of);
     if lines == Lines::Whole || of.m <= HALF_TILE_M {
         return None;
     }
     let ways = all().filter(|(way, _)| may_be(way) && way.can_be(of, lines, multiprocessors));
-    ways.min_by_key(|(way, step)| way.cycles(*step, of, lines, multiprocessors))
-        .map(|(way, _)| way)
+    let ways = ways.map(|(way, step)| (way, way.cycles(step, of, lines, multiprocessors)));
+    ways.min_by_key(|&(_, cycles)| cycles)
 }
 
 #[cfg(test)]
