@@ -112,9 +112,9 @@ impl FinishPlan {
             "sums in {parts} parts, where 1 to {MOST_PARTS} are added up"
         );
         let mut at_once = [MOST_BLOCKS, MOST_BLOCKS * rows, MOST_COLUMNS];
-        for axis in 0..3 {
+        for (axis, at_once) in at_once.iter_mut().enumerate() {
             if lies.iter().any(|lies| u32::try_from(lies.strides[axis]).is_err()) {
-                at_once[axis] = 1;
+                *at_once = 1;
             }
         }
         // Launches then begin between vectors.
