@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operators of reductions that take more than one function of numbers: moments and positions.
 
+mod divisor;
 mod steps;
 
 use bytemuck::{Pod, Zeroable};
@@ -13,6 +14,7 @@ use cuda_std::{hint, warp};
 use super::{ReduceOp, Vectors, fold_vectors, lift_items, sum_of_lane};
 use crate::num::{Num, any_of};
 
+use divisor::{Divisor, opaque};
 pub use steps::WideSum;
 
 /// The bit of the count that [`Variance`] is given where the standard deviation is wanted: one kernel finishes both.
@@ -156,7 +158,8 @@ impl Moments {
         }
     }
 
-    /// Those of a lane's vectors, as [`ReduceOp::lift_lane`] has them: in two passes, and by one division.
+    /// Those of a lane's vectors, as [`ReduceOp::lift_lane`] has them: in two passes, and by one division, which is ahead of
+    /// a loop over rows.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_lane<T: Num, const N: usize>(vectors: &impl Vectors<T, N>, (first, step, length): (u32, u32, u32)) -> Self {
         if first >= length {
@@ -165,7 +168,7 @@ impl Moments {
         let count = f64::from(((length - first + step - 1) >> step.trailing_zeros()) * N as u32);
         // From one of them on: so elements that are all equal have no deviations.
         let origin = vectors.at([first])[0][0].to_f64();
-        let mean = origin + sum_of_lane(vectors, (first, step, length), |x| x - origin) / count;
+        let mean = origin + Divisor::new(count).divide(sum_of_lane(vectors, (first, step, length), |x| x - origin));
         Self {
             count,
             mean,
@@ -218,7 +221,7 @@ impl Moments {
 }
 
 macro_rules! variances {
-    ($($(#[$doc:meta])* $name:ident = |$acc:ident, $count:ident| $result:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = |$acc:ident, $count:ident| $result:expr, $flag:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -261,6 +264,12 @@ macro_rules! variances {
             fn finish($acc: Moments, $count: u64) -> T::Mean {
                 T::mean_from($result)
             }
+
+            #[inline(always)]
+            fn finisher(count: u64) -> impl Fn(Moments) -> T::Mean {
+                let (divisor, count) = (Divisor::new((count & !ROOT) as f64), count | $flag);
+                move |acc| T::mean_from(root_if_wanted(divisor.divide(acc.deviations), count))
+            }
         }
     )*};
 }
@@ -269,9 +278,9 @@ variances! {
     /// The variance, in one pass: the sum of the squared deviations from the mean, in `f64`, divided by the count that
     /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are
     /// gone. With [`ROOT`] in the count, its square root.
-    Variance = |acc, count| variance(acc, count);
+    Variance = |acc, count| variance(acc, count), 0;
     /// The standard deviation: the square root of the [`Variance`], by whose kernels it is computed.
-    Std = |acc, count| Float::sqrt(acc.deviations / count as f64);
+    Std = |acc, count| Float::sqrt(acc.deviations / count as f64), ROOT;
 }
 
 /// What a [`Variance`] is finished to.
@@ -281,10 +290,22 @@ fn variance(acc: Moments, count: u64) -> f64 {
     let (low, high) = (hint::opaque(count as u32), hint::opaque((count >> 32) as u32));
     let count = u64::from(high) << 32 | u64::from(low);
     let variance = acc.deviations / (count & !ROOT) as f64;
+    // The root is taken of each: a branch would have blocks spill a register.
     if count & ROOT == 0 {
         variance
     } else {
         Float::sqrt(variance)
+    }
+}
+
+/// A variance, or its root if the count says so, which is not taken of others: it is a fifth of what a short row takes.
+#[inline(always)]
+fn root_if_wanted(variance: f64, count: u64) -> f64 {
+    if count & ROOT == 0 {
+        variance
+    } else {
+        // Opaque, or the compiler would take it of all.
+        Float::sqrt(opaque(variance))
     }
 }
 

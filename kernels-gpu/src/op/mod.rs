@@ -175,6 +175,13 @@ pub trait ReduceOp<T>: 'static {
 
     /// What is given for `count` elements that were combined to `acc`.
     fn finish(acc: Self::Acc, count: u64) -> Self::Output;
+
+    /// [`finish`](Self::finish) of many values, each of as many elements: what depends on the count alone may be computed
+    /// here, once.
+    #[inline(always)]
+    fn finisher(count: u64) -> impl Fn(Self::Acc) -> Self::Output {
+        move |acc| Self::finish(acc, count)
+    }
 }
 
 /// [`ReduceOp::lift_vectors`] by default.

@@ -44,6 +44,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let lanes = self.plan.staged_lanes::<T>();
         let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
         let lane = t & (lanes - 1);
+        let finish = Op::finisher(self.plan.count);
         // The rows of a warp are combined together, so all of its lanes go on while there is one.
         let (mut row, mut of_warp) = (t >> log_lanes, (t & !31) >> log_lanes);
         while of_warp < rows {
@@ -64,7 +65,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             }
             let [acc] = Op::combine_lanes([acc], lanes);
             if lane == 0 && row < rows {
-                self.out.set(first + row as usize, Op::finish(acc, self.plan.count));
+                self.out.set(first + row as usize, finish(acc));
             }
             row += THREADS as u32 >> log_lanes;
             of_warp += THREADS as u32 >> log_lanes;
