@@ -28,7 +28,7 @@ use kernels_gpu::matmul::gemm::{GemmShape, KMajor, Large, MnMajor, Small, gemm};
 use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
-use kernels_gpu::scan::{Lines, scan, scan_columns, scan_rows, scan_tree};
+use kernels_gpu::scan::{Lines, scan, scan_columns, scan_few, scan_rows, scan_tree};
 use kernels_gpu::transpose::{self, Strided, Tiles, Way, copy_lines, copy_strided, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
@@ -413,6 +413,11 @@ proptest! {
         let x = ones::<u8>(n);
         let arguments = (&x, lines, width, 1u32, &mut zeros(state), &mut zeros(out));
         launch::<scan_columns<u8, Max>>(&config, arguments);
+        let arguments = (&x, lines, width, 1u32, &mut zeros(state), &mut zeros(out));
+        launch::<scan_few<u8, Sum>>(&config, arguments);
+        let lines = Lines::of_array(6, lines.n, 3);
+        let arguments = (&x, lines, 3u32, 0u32, &mut zeros(state), &mut zeros(out));
+        launch::<scan_few<u8, Sum>>(&config, arguments);
     }
 
     #[test]

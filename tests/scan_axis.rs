@@ -6,7 +6,7 @@ use crate::scan::{KINDS, ScanKind, Scanned, ScannedFloat, assert_sums, check_exa
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::Lines;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
-use kernels_gpu::scan::lookback::tile_len;
+use kernels_gpu::scan::lookback::{narrow, tile_len};
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::*;
 use warpsmith::ops::{Max, Min, Product, Scan, Sum};
@@ -166,16 +166,41 @@ fn many_columns() {
     }
 }
 
-/// Few columns of many tiles, more than a block looks at at once in the last two cases.
+/// Columns of many tiles, more than a block looks at at once in the last two cases.
 #[test]
 fn long_columns() {
-    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32, Sum>(2) + 5, 2], 1), 0);
+    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32, Sum>(16) + 5, 13], 1), 0);
     check_axis::<Sum, u8>(&shaped(&[2, 20 * tile_rows::<u8, Sum>(32) + 5, 32], 2), 1);
     let (rows, columns) = (40 * tile_rows::<f32, Max>(8) + 1, 8);
     let values = moderate::<f32>(rows * columns, 3);
     let mut x = ArrayD::from_shape_vec(IxDyn(&[rows, columns]), values).expect("as many values");
     x[[rows / 2, 2]] = f32::NAN;
     check_axis::<Max, f32>(&x, 0);
+}
+
+/// Few columns, whose tiles have whole rows: one tile, several, the last of fewer rows or of one, several matrices.
+fn few_columns<T: Scanned>() {
+    let rows = narrow::tile_rows::<T, Sum>;
+    let shapes = [
+        [1, rows(2), 2],
+        [2, rows(3) + 1, 3],
+        [3, rows(4) + rows(4) / 8, 4],
+        [1, 3 * rows(5) - 7, 5],
+        [1, 2 * rows(7) + 3, 7],
+        [1, 2 * rows(12) + 100, 12],
+    ];
+    for (seed, shape) in (1..).zip(shapes) {
+        check_axis::<Sum, T>(&shaped(&shape, seed), 1);
+    }
+}
+
+for_types!(few_columns: i32 u8 u16);
+
+/// More tiles than are looked at at once, of few columns.
+#[test]
+fn few_long_columns() {
+    check_axis::<Sum, i32>(&shaped(&[40 * narrow::tile_rows::<i32, Sum>(12) + 5, 12], 1), 0);
+    check_axis::<Sum, u8>(&shaped(&[100 * narrow::tile_rows::<u8, Sum>(3) + 1, 3], 2), 0);
 }
 
 /// The state is kept from launch to launch, of other types and lengths.
@@ -189,7 +214,8 @@ fn one_after_another() {
 }
 
 fn every_axis_of_floats<T: ScannedFloat>() {
-    for (seed, shape) in (1..).zip([[20, 300, 2], [3, 500, 1], [2, 3, 5000]]) {
+    let few = [1, narrow::tile_rows::<T, Sum>(3) + 100, 3];
+    for (seed, shape) in (1..).zip([[20, 300, 2], [3, 500, 1], [2, 3, 5000], few]) {
         let values = moderate::<T>(shape.iter().product(), seed);
         let x = ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many values");
         let on_device = upload(&x);

@@ -135,6 +135,12 @@ pub trait Scan<Op: ReduceOp<Self>>: Pod + Send + Sync {
     type Rows: SafeKernel<Params = ScanRowsParams<Self, Op::Output>>;
     /// Of columns.
     type Columns: SafeKernel<Params = ScanColumnsParams<Self, Op::Output>>;
+    /// Whether the next one is [`scan_few`](fn@crate::scan::scan_few).
+    #[doc(hidden)]
+    const HAS_FEW: bool = false;
+    /// Of a few long columns that lie side by side; or else that of columns.
+    #[doc(hidden)]
+    type Few: SafeKernel<Params = ScanColumnsParams<Self, Op::Output>>;
 }
 
 /// Scans by `Op` with the same bits on every run, by Blelloch's tree: those of [`Sum`], [`Product`], [`Min`] and [`Max`].
@@ -341,6 +347,7 @@ macro_rules! compiled {
             type Rows = Retyped<scan::scan_rows<$bits, $operator>, ScanRowsParams<$type, Output<$type, $operator>>>;
             type Columns =
                 Retyped<scan::scan_columns<$bits, $operator>, ScanColumnsParams<$type, Output<$type, $operator>>>;
+            compiled!(@few $type as $bits, $operator);
         }
 
         impl ScanTree<$operator> for $type {
@@ -349,6 +356,13 @@ macro_rules! compiled {
             const TILE: usize = blelloch::tile_len::<$type, $operator>();
             type Tree = Retyped<scan::scan_tree<$bits, $operator>, ScanTreeParams<$type, Self::Acc, Self::Output>>;
         }
+    };
+    (@few $type:ident as $bits:ident, Sum) => {
+        const HAS_FEW: bool = true;
+        type Few = Retyped<scan::scan_few<$bits, Sum>, ScanColumnsParams<$type, Output<$type, Sum>>>;
+    };
+    (@few $type:ident as $bits:ident, $operator:ident) => {
+        type Few = <Self as Scan<$operator>>::Columns;
     };
     (@map $type:ident as $bits:ident, ($operator:ident as $same:ident)) => {
         impl Map<$operator> for $type {

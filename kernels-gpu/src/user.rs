@@ -145,6 +145,7 @@ macro_rules! operator_kernels {
                 type LookBack = scan<$type, $operator>;
                 type Rows = scan_rows<$type, $operator>;
                 type Columns = scan_columns<$type, $operator>;
+                type Few = scan_columns<$type, $operator>;
             }
         };
     };

@@ -68,6 +68,10 @@ use bytemuck::Pod;
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
+mod columns;
+
+pub use columns::Columns;
+
 use crate::MAX_VALUE;
 use crate::storage::Storage;
 

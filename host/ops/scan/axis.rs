@@ -5,11 +5,12 @@ use kernels_gpu::compiled::Scan;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::axis::BLOCKS;
 use kernels_gpu::scan::columns::{columns_of_thread, segment_len, tile_rows};
+use kernels_gpu::scan::lookback::narrow;
 use kernels_gpu::scan::{Lines, THREADS, lookback, vec_len, warp_tile_len};
 use ndarray::{Axis, Dimension, IxDyn};
 
 use super::lines::{Way, in_order, lines, rows_of_warp, way, way_of_view};
-use super::{ScanKind, check, flag, look_back, state_len};
+use super::{ScanKind, check, flag, look_back, look_back_config, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -97,8 +98,9 @@ fn scan_lines<Op: ReduceOp<T>, T: Scan<Op>>(
     let tile = lookback::tile_len::<T, Op>();
     if x.is_standard_layout() {
         let lines = in_order(x.shape(), axis);
-        return match way(lines, tile) {
+        return match way(lines, tile, tile_rows_of_few::<Op, T>(lines)) {
             Way::LookBack => look_back::<Op, T, IxDyn>(x, lines.n, kind, out),
+            Way::Few => few::<Op, T>(x, lines, kind, out),
             way => launch::<Op, T>(x, lines, way, kind, out),
         };
     }
@@ -151,6 +153,36 @@ fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
     Ok(())
 }
 
+/// Scans a few columns that lie side by side, in C order, by tiles of whole rows.
+fn few<Op: ReduceOp<T>, T: Scan<Op>>(
+    x: &DeviceArrayRef<T, IxDyn>,
+    lines: Lines,
+    kind: ScanKind,
+    out: &mut DeviceArrayRef<Op::Output, IxDyn>,
+) -> Result<()> {
+    let (stream, columns) = (x.stream(), lines.inner);
+    let of_matrix = lines.n.div_ceil(narrow::tile_rows::<T, Op>(columns));
+    let count = lines.count / columns * of_matrix;
+    let config = look_back_config(stream, count, narrow::shared_bytes::<T, Op>);
+    let mut state = stream.take_scan_states(state_len::<Op::Acc>(count * columns))?;
+    let args = (x, lines, columns as u32, flag(kind), &mut state, out);
+    stream.launch::<T::Few>(&config, args)?;
+    state.give_back();
+    Ok(())
+}
+
+/// Rows of a tile that has all of the few columns that lie side by side; 0 for operators that have no such tiles, and where
+/// strips of columns take less time: where columns are more, of large values more than 10, and where they are 8, so that a
+/// strip has whole sectors, and no thread without a column.
+fn tile_rows_of_few<Op: ReduceOp<T>, T: Scan<Op>>(lines: Lines) -> usize {
+    let is_wide = size_of::<Op::Acc>() > 4 && lines.inner > 10;
+    if !T::HAS_FEW || lines.inner == 8 || is_wide {
+        0
+    } else {
+        narrow::tile_rows::<T, Op>(lines.inner)
+    }
+}
+
 /// Columns of a tile: a power of two.
 ///
 /// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as
@@ -185,7 +217,8 @@ fn width<T, Op: ReduceOp<T>>(lines: Lines) -> usize {
 ///
 /// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans several short rows, or
 /// a row that is shorter than a tile, and blocks with look-back a longer one; along another, threads have a column each where there are
-/// many, or a tile of a strip of columns, with look-back from tile to tile.
+/// many, or a tile of a strip of columns, with look-back from tile to tile. Sums of long columns of which few lie side by
+/// side, as those of an array of points, are scanned as a long row is, by tiles that have all of them.
 ///
 /// Parts of rows (`slice(s![.., a..b])`), and rows in steps or in reverse order (`slice(s![..;-1, ..])`), are read where they
 /// lie. One copy is made of other views: of those whose elements do not lie side by side along the last axis, as a
@@ -298,6 +331,15 @@ mod tests {
         assert_eq!(width::<f32, Sum>(10_000, 3), 4);
         assert_eq!(width::<f64, Sum>(1000, 5000), 16);
         assert_eq!(width::<u8, Sum>(1000, 5000), 32);
+    }
+
+    #[test]
+    fn few_columns_have_tiles_of_whole_rows() {
+        let rows = |columns| tile_rows_of_few::<Sum, f32>(Lines::of_array(columns, 1 << 20, columns));
+        assert_eq!([1, 2, 3, 7, 8, 12, 13].map(rows), [0, 4096, 2560, 1024, 0, 512, 0]);
+        // Of sums in 64 bits.
+        let rows = |columns| tile_rows_of_few::<Sum, u8>(Lines::of_array(columns, 1 << 20, columns));
+        assert_eq!([2, 3, 4, 10, 12].map(rows), [2048, 1280, 1024, 384, 0]);
     }
 
     #[test]

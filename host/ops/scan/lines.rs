@@ -22,6 +22,8 @@ pub(super) enum Way {
     Rows,
     /// Columns, or rows that are as short.
     Columns,
+    /// A few columns that lie side by side, by tiles of whole rows.
+    Few,
 }
 
 /// The lines along `axis` of elements in C order.
@@ -30,12 +32,14 @@ pub(super) fn in_order(shape: &[usize], axis: usize) -> Lines {
     Lines::of_array(shape[..axis].iter().product::<usize>() * inner, shape[axis], inner)
 }
 
-/// Who scans lines of elements in C order. A row of `tile` elements is worth a block, and a longer one several.
-pub(super) fn way(lines: Lines, tile: usize) -> Way {
+/// Who scans lines of elements in C order. A row of `tile` elements is worth a block, and a longer one several; so are a few
+/// columns of `tile_rows` elements, if that is not 0.
+pub(super) fn way(lines: Lines, tile: usize, tile_rows: usize) -> Way {
     match lines {
         Lines { count: 1, .. } => Way::LookBack,
         Lines { n, inner: 1, .. } if n >= tile => Way::LookBack,
         Lines { inner: 1, .. } => Way::Rows,
+        Lines { n, .. } if tile_rows > 0 && n >= tile_rows => Way::Few,
         _ => Way::Columns,
     }
 }

@@ -16,6 +16,7 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
+use crate::stream::Stream;
 
 /// Whether a result includes the element at its own place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,21 +69,25 @@ fn look_back<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let count = x.len() / n * lookback::tiles_of_row::<T, Op>(x.len(), n);
-    let shared = lookback::shared_bytes::<T, Op>();
-    let properties = x.stream().backend().properties();
-    // As many as run at a time: each goes on to another tile.
-    let blocks = properties.multiprocessors as usize * lookback::BLOCKS;
-    let room = properties.shared_memory_per_block_optin as usize;
-    let slots = if 2 * shared + STATIC_SHARED <= room { 2 } else { 1 };
-    let config = LaunchConfig {
-        dynamic_shared: slots * shared,
-        ..tiles(count.min(blocks), 1, lookback::THREADS)
-    };
+    let config = look_back_config(x.stream(), count, |tiles| tiles * lookback::shared_bytes::<T, Op>());
     let mut state = x.stream().take_scan_states(state_len::<Op::Acc>(count))?;
     let args = (x, n, flag(kind), &mut state, out);
     x.stream().launch::<T::LookBack>(&config, args)?;
     state.give_back();
     Ok(())
+}
+
+/// The launch of a look-back of so many tiles, of which a block keeps one or two in so much shared memory.
+fn look_back_config(stream: &Stream, count: usize, shared: impl Fn(usize) -> usize) -> LaunchConfig {
+    let properties = stream.backend().properties();
+    // As many as run at a time: each goes on to another tile.
+    let blocks = properties.multiprocessors as usize * lookback::BLOCKS;
+    let room = properties.shared_memory_per_block_optin as usize;
+    let kept = if shared(2) + STATIC_SHARED <= room { 2 } else { 1 };
+    LaunchConfig {
+        dynamic_shared: shared(kept),
+        ..tiles(count.min(blocks), 1, lookback::THREADS)
+    }
 }
 
 /// The kind as the kernels take it.

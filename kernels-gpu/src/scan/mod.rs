@@ -8,11 +8,12 @@
 //! | kernel | what it scans | elements moved |
 //! |---|---|---|
 //! | [`scan`](fn@scan) ([`lookback`]) | a whole array, or long rows, in one pass | `2 n` |
+//! | [`scan_few`](fn@scan_few) ([`lookback::narrow`]) | a few long columns that lie side by side, in one pass | `2 n` |
 //! | [`scan_tree`](fn@scan_tree) ([`blelloch`]) | a whole array, with the same bits on every run | `3 n` |
 //! | [`scan_rows`](fn@scan_rows) ([`axis`]) | rows, a warp for each or for several | `2 n` |
 //! | [`scan_columns`](fn@scan_columns) ([`columns`]) | columns, a strip of them for each block, in one pass | `2 n` |
 //!
-//! What the first and the third have in common is here: the tile of a warp. Lane `l` holds `U` vectors of `V` elements,
+//! What the first and `scan_rows` have in common is here: the tile of a warp. Lane `l` holds `U` vectors of `V` elements,
 //! vector `u` at place `(32 u + l) V` of the tile, so that every access of the warp is 512 contiguous bytes. The lanes
 //! fold their vectors, each of the `U` rows is scanned by shuffles, independently of the others, and the rows' totals
 //! are carried from one to the next. Against a blocked arrangement, with one scan by shuffles for all of a lane's
@@ -34,6 +35,7 @@ mod segmented;
 pub use axis::scan_rows;
 pub use blelloch::scan_tree;
 pub use columns::scan_columns;
+pub use lookback::narrow::scan_few;
 pub use lookback::scan;
 pub(crate) use segmented::scan_segments;
 
@@ -121,6 +123,21 @@ unsafe fn get_unchecked<T: Pod>(x: &[T], i: usize) -> T {
 fn set_within<R: Pod>(out: SliceMut<'_, R>, i: usize, value: R) {
     if i < out.len() {
         out.set(i, value);
+    }
+}
+
+/// Sets element `i`, which there is.
+///
+/// # Safety
+///
+/// `i` is less than the length.
+#[inline(always)]
+unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
+    if const { size_of::<R>() == align_of::<R>() && size_of::<R>() <= 16 } {
+        // SAFETY: the caller's promise; every element is aligned to its size.
+        unsafe { out.set_vec_unchecked::<1>(i, [result]) };
+    } else {
+        set_within(out, i, result);
     }
 }
 

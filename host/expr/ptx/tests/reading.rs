@@ -129,6 +129,7 @@ fn readers(ty: &str) -> Vec<String> {
     for plan in ["Uniform", "Channels", "Search"] {
         names.extend((0..3).map(|mode| format!("histogram_{ty}_{plan}_{mode}")));
     }
+    names.push(format!("scan_few_{ty}_Sum"));
     names.retain(|name| KERNELS.text(name, "sm_75").is_some());
     names
 }

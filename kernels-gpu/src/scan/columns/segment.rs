@@ -6,7 +6,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::op::{ReduceOp, finish};
-use crate::scan::{get_unchecked, set_within};
+use crate::scan::{get_unchecked, set_unchecked};
 
 /// `len` elements, at most `N`, `stride` apart, the first of them at `first`, in row `row`: of the input, or results.
 ///
@@ -186,21 +186,6 @@ impl<T: Pod, const N: usize> Kept<T, N> {
         }
         let bytes = self.words[k / Self::IN_A_WORD].to_ne_bytes();
         bytemuck::pod_read_unaligned(&bytes[k % Self::IN_A_WORD * size_of::<T>()..][..size_of::<T>()])
-    }
-}
-
-/// Sets element `i`, which there is.
-///
-/// # Safety
-///
-/// `i` is less than the length.
-#[inline(always)]
-unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
-    if const { size_of::<R>() == align_of::<R>() && size_of::<R>() <= 16 } {
-        // SAFETY: the caller's promise; every element is aligned to its size.
-        unsafe { out.set_vec_unchecked::<1>(i, [result]) };
-    } else {
-        set_within(out, i, result);
     }
 }
 

@@ -24,7 +24,7 @@
 //! # Rows
 //!
 //! The array may be several rows of `n` elements, each of which is scanned by itself: a look-back ends at the first
-//! tile of its row.
+//! tile of its row. Rows of a few columns, as those of an array of points, are in [`narrow`], by the same stages.
 
 use bytemuck::Pod;
 use cuda_block::lookback::{AGGREGATE, PREFIX, States};
@@ -32,6 +32,7 @@ use cuda_block::{Scanned, storage};
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
+pub mod narrow;
 mod shared;
 mod tile;
 
