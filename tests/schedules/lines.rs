@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions, scans, histograms, and elements that change their places.
 
-use kernels_gpu::scan::lookback;
+use kernels_gpu::scan::lookback::{self, narrow};
 use ndarray::{Axis, Ix1, s};
 use warpsmith::ops::{
     All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
@@ -59,6 +59,15 @@ pub(super) fn scans(run: &mut Run) {
     let columns = lookback::tile_len::<f32, Max>() + 4 * run.len(100);
     let x = run.array::<f32, _>((2, columns));
     run.keep(x.inclusive_scan_axis::<Max>(Axis(1)));
+    each_type!(run, scan_few: f32 f64 f16 bf16 i32 u8 u16 u32 u64);
+}
+
+/// Sums of a few columns, of a tile and a part of another; exclusive ones wait in each other's places.
+fn scan_few<T: Value + Number>(run: &mut Run) {
+    let rows = narrow::tile_rows::<T, Sum>(9) + run.len(100);
+    let x = run.array::<T, _>((rows, 9));
+    run.keep(x.inclusive_scan_axis::<Sum>(Axis(0)));
+    run.keep(x.exclusive_scan_axis::<Sum>(Axis(0)));
 }
 
 fn scan_long<T: Value + Number>(run: &mut Run) {

@@ -189,7 +189,7 @@ families! {
     maps by elements::maps, on [PLAIN]: map map_float range fill;
     two_operands by elements::two_operands, on [PLAIN]: binary select;
     reductions by lines::reductions, on [PLAIN]: reduce reduce_columns;
-    scans by lines::scans, on [PLAIN]: scan scan_rows scan_columns scan_tree;
+    scans by lines::scans, on [PLAIN]: scan scan_rows scan_columns scan_few scan_tree;
     moves by lines::moves, on [PLAIN]:
         copy_strided copy_lines transpose_tiles take put find_last scatter_add scatter_add_in_order indices_of top_k count_digits
         move_by_digit
