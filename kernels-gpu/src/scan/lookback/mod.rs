@@ -130,8 +130,8 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// The launch has at most [`tiles_of_row`] blocks for each row, of [`THREADS`] threads, with [`shared_bytes`] of
 /// dynamic shared memory or twice that; with less, nothing is done. `state` has [`state_len`] words for as many tiles,
 /// or none if there is one tile. It is all zero, or as launches of this kernel and
-/// [`scan_columns`](super::scan_columns()) have left it since it was, less than 2^30 of them, of whatever types and
-/// lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
+/// [`scan_columns`](super::scan_columns()) and [`scan_few`](narrow::scan_few()) have left it since it was, less than 2^30
+/// of them, of whatever types and lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
 /// Of 2^32 tiles or more, nothing is done; blocks of a second or third dimension do nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],

@@ -32,8 +32,8 @@ const TOGETHER: usize = 8;
 /// which take as many registers.
 const LOOKS: usize = 16;
 
-/// Values of a lane in a tile, of 128 bytes at most; none, and columns are for [`scan_columns`](crate::scan::scan_columns()), where a value has
-/// more than 8 bytes.
+/// Values of a lane in a tile, of 128 bytes at most; none where a value has more than 8 bytes: such columns are for
+/// [`scan_columns`](crate::scan::scan_columns()).
 pub const fn values_of_lane<T, Op: ReduceOp<T>>() -> usize {
     match size_of::<Op::Acc>() {
         ..=4 => 32,
