@@ -28,7 +28,7 @@ impl Columns {
     /// So many columns; of none or of more than 32, one or 32.
     #[inline(always)]
     pub fn new(count: u32) -> Self {
-        let count = Ord::max(Ord::min(count, warp::WARP_SIZE), 1);
+        let count = count.clamp(1, warp::WARP_SIZE);
         Self {
             count,
             groups: warp::WARP_SIZE / count,
