@@ -2,6 +2,7 @@
 
 mod across;
 mod emulated;
+mod emulator;
 mod functions;
 mod machine;
 mod programs;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use ndarray::{Array, Axis, Ix0, Ix3, s};
-use test_reference::emulator::{Emulator, Memory};
+use test_reference::emulator::{Emulator, ProcessMemory};
 
 use super::functions::{callees, native};
 use super::reading::read_again;
@@ -25,23 +25,11 @@ thread_local! {
     static PROGRAMS: RefCell<Option<Vec<Program>>> = const { RefCell::new(None) };
 }
 
-/// The process's memory, which the simulated GPU's is.
-pub(super) struct Host;
-
-impl Memory for Host {
-    fn load(&mut self, address: u64, bytes: usize) -> u64 {
-        let mut word = [0u8; 8];
-        let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
-        // SAFETY: kernels load elements of the arrays that they are given.
-        unsafe { from.copy_to_nonoverlapping(word.as_mut_ptr(), bytes) };
-        u64::from_le_bytes(word)
-    }
-
-    fn store(&mut self, address: u64, bytes: usize, value: u64) {
-        let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        // SAFETY: kernels store elements of their outputs.
-        unsafe { to.copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes) };
-    }
+/// The memory of kernels that tests run.
+pub(super) fn host() -> ProcessMemory {
+    // SAFETY: kernels load elements of the arrays that they are given and store those of their outputs, and tests read and write
+    // these. The simulated GPU has done with them.
+    unsafe { ProcessMemory::new() }
 }
 
 /// Where a test wants programs, takes this one in place of its run.
@@ -72,8 +60,9 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
         axes * program.types[usize::from(program.outputs[output])].bytes()
     };
     let read = |output: usize| -> Vec<u8> {
-        let at = |k: usize| Host.load(outputs[output] + k as u64, 1) as u8;
-        (0..elements(output)).map(at).collect()
+        let mut bytes = vec![0; elements(output)];
+        host().read(outputs[output], &mut bytes);
+        bytes
     };
     let wanted: Vec<Vec<u8>> = (0..outputs.len()).map(read).collect();
     let mut blocks = 0;
@@ -94,7 +83,8 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
         let native = native(&program.functions);
         let emulator = Emulator::new(&text, &native);
         for (output, bytes) in wanted.iter().enumerate() {
-            (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
+            let others: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+            host().write(outputs[output], &others);
         }
         for piece in pieces(lowered, outputs) {
             let (mut block, config) = piece.launch(lowered);
@@ -103,7 +93,7 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             }
             for y in 0..config.grid.y {
                 for x in 0..config.grid.x {
-                    emulator.block((x, y), config.block.x, &block, &mut Host);
+                    emulator.block((x, y), config.block.x, &block, &mut host());
                     blocks += 1;
                 }
             }
@@ -130,7 +120,7 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             assert_eq!(got, wanted, "output {output} of {program:?}\n{text}");
         }
         if program.reduce.is_none() && program.transposed.is_none() && wanted.len() == 1 {
-            blocks += read_again(lowered, &callees, &newer.operations, &wanted[0], &mut Host);
+            blocks += read_again(lowered, &callees, &newer.operations, &wanted[0], &mut host());
         }
     }
     count(blocks);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program's device functions, as the tests' machine calls them.
 
+use test_reference::emulator::Function;
+
 use crate::backend::DeviceFnInfo;
-use crate::expr::program::{MAX_ARGUMENTS, Program};
+use crate::expr::program::Program;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::writer::register_bits;
 
 /// Computes the device functions of a program, by their numbers.
-pub(super) fn native(functions: &[&'static DeviceFnInfo]) -> impl Fn(usize, [u64; MAX_ARGUMENTS]) -> u64 {
-    |number, arguments| {
-        let at = |k: usize| (&raw const arguments[k]).cast();
-        // Each for itself: a loop that is not optimised took a quarter of what the longest of these tests do.
-        let addresses: [*const (); MAX_ARGUMENTS] = [at(0), at(1), at(2), at(3), at(4), at(5)];
-        let mut result = 0u64;
-        // SAFETY: one number for each argument, and room for the result.
-        unsafe { (functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
-        result
-    }
+pub(super) fn native(functions: &[&'static DeviceFnInfo]) -> Vec<Function> {
+    let native = functions.iter().map(|function| {
+        let arguments = function.arguments.iter().map(|ty| ty.bytes()).collect();
+        // SAFETY: it is for elements of these types, whose alignment is no more than that of words.
+        unsafe { Function::new(arguments, function.result.bytes(), function.run) }
+    });
+    native.collect()
 }
 
 /// The program's functions, as the tests' machine calls them.

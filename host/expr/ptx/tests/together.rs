@@ -4,7 +4,7 @@
 use ndarray::{Axis, Ix0, Ix3, s};
 use test_reference::emulator::{Emulator, Memory};
 
-use super::emulated::{Host, count, is_run, numbers, twice};
+use super::emulated::{count, host, is_run, numbers, twice};
 use super::functions::{callees, native};
 use crate::expr::graph::Elements;
 use crate::expr::kernel::together::{Work, by_program, can_be_together, launch_all, launches};
@@ -33,23 +33,25 @@ pub(in crate::expr) fn run_together_again(program: &Program, works: &[&Work<'_>]
             .map(move |(output, &address)| (address, bytes(output)))
     });
     let bytes = places.flat_map(|(address, bytes)| address..address + bytes as u64);
-    let wanted: Vec<(u64, u64)> = bytes.map(|address| (address, Host.load(address, 1) & 0xff)).collect();
+    let wanted: Vec<(u64, u64)> = bytes.map(|address| (address, host().load(address, 1) & 0xff)).collect();
     // What is written in place is then computed once more: only what is not, is as it was.
     let is_in_place = |(lowered, outputs): &&&Work<'_>| outputs.iter().any(|output| lowered.inputs.contains(output));
     assert!(
         !works.iter().any(|work| is_in_place(&work)),
         "tests read what they do not write"
     );
-    wanted.iter().for_each(|&(address, byte)| Host.store(address, 1, !byte));
+    wanted
+        .iter()
+        .for_each(|&(address, byte)| host().store(address, 1, !byte));
     let mut blocks = 0;
     for (parameters, config) in launches(program, works) {
         for x in 0..config.grid.x {
-            emulator.block((x, 0), config.block.x, &parameters, &mut Host);
+            emulator.block((x, 0), config.block.x, &parameters, &mut host());
             blocks += 1;
         }
     }
     for (address, byte) in wanted {
-        assert_eq!(Host.load(address, 1) & 0xff, byte, "{program:?}\n{text}");
+        assert_eq!(host().load(address, 1) & 0xff, byte, "{program:?}\n{text}");
     }
     count(blocks);
 }
