@@ -99,7 +99,7 @@ fn host_times(stream: &Stream) -> Result<()> {
 fn main() -> Result<()> {
     let device = Device::auto()?;
     let stream = device.default_stream();
-    let default = if device.is_simulator() { 1 << 16 } else { 1 << 24 };
+    let default = if device.is_simulator() { 1 << 14 } else { 1 << 24 };
     let len: usize = env::args()
         .nth(1)
         .map_or(default, |len| len.parse().expect("a number of elements"));

@@ -10,7 +10,7 @@ use warpsmith::{Device, Generator, Result};
 fn main() -> Result<()> {
     let device = Device::auto()?;
     let stream = device.default_stream();
-    let default = if device.is_simulator() { 1 << 20 } else { 1 << 32 };
+    let default = if device.is_simulator() { 1 << 18 } else { 1 << 32 };
     let points: usize = env::args()
         .nth(1)
         .map_or(default, |points| points.parse().expect("a number of points"));

@@ -197,7 +197,8 @@ fn short() -> impl Strategy<Value = usize> {
 
 /// The length of an array.
 fn len() -> impl Strategy<Value = usize> {
-    one_of(vec![0, 1, 99, 100, 101, 4096, 20_000])
+    // Of the longest no grid of `configs`, of 6 blocks of 1024 threads at most, has a thread for each element.
+    one_of(vec![0, 1, 99, 100, 101, 4096, 6200])
 }
 
 /// A structure of any bits, many of which are those of sizes.

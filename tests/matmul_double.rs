@@ -345,28 +345,44 @@ fn check_sums(
 
 /// By tiles of each size. Of tiles that have fewer columns than others each block has one.
 fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: Blocks, scaling: Scaling) {
-    let few = PARTED_TILE_N.map(|columns| (PARTED_ROWS, columns));
-    for (rows, columns) in few.into_iter().chain([(64, TILE_N), (128, TILE_N)]) {
-        let blocks = if columns == TILE_N {
-            blocks
-        } else {
+    for (rows, columns) in PARTED_TILE_N.map(|columns| (PARTED_ROWS, columns)) {
+        if columns != TILE_N {
             let tiles = shape[0].div_ceil(rows) * shape[1].div_ceil(columns);
-            Blocks::new((batches[0].max(batches[1]) * tiles) as u32, 0)
-        };
-        let blocks = Blocks { columns, ..blocks };
-        let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| {
-            launch_tiles(rows, blocks, operands, c, scaling);
-        };
-        check_layouts(
-            &devices(),
-            &format!("{rows} rows, {columns} columns"),
-            batches,
-            shape,
-            scaling,
-            slices_of(rows, columns),
-            launch,
-        );
+            let one_each = Blocks::new((batches[0].max(batches[1]) * tiles) as u32, 0);
+            check_tiles((rows, columns), batches, shape, one_each, scaling);
+        }
     }
+    check_wide_tiles(batches, shape, blocks, scaling);
+}
+
+/// By tiles of each size of which a block may have a part, or several.
+fn check_wide_tiles(batches: [usize; 2], shape: [usize; 3], blocks: Blocks, scaling: Scaling) {
+    for rows in [PARTED_ROWS, 64, 128] {
+        check_tiles((rows, TILE_N), batches, shape, blocks, scaling);
+    }
+}
+
+/// By tiles of so many rows and columns.
+fn check_tiles(
+    (rows, columns): (usize, usize),
+    batches: [usize; 2],
+    shape: [usize; 3],
+    blocks: Blocks,
+    scaling: Scaling,
+) {
+    let blocks = Blocks { columns, ..blocks };
+    let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| {
+        launch_tiles(rows, blocks, operands, c, scaling);
+    };
+    check_layouts(
+        &devices(),
+        &format!("{rows} rows, {columns} columns"),
+        batches,
+        shape,
+        scaling,
+        slices_of(rows, columns),
+        launch,
+    );
 }
 
 /// By tiles of so many rows, as the operands lie.
@@ -403,14 +419,14 @@ fn batches_and_one_matrix_for_all() {
 #[test]
 fn tiles_that_are_cut_along_k() {
     let blocks = Blocks::new;
-    check_kernels([1, 1], [20, 300, 40], blocks(2, 3), PLAIN);
-    check_kernels([5, 1], [9, 15, 36], blocks(2, 3), PLAIN);
-    check_kernels([4, 4], [7, 130, 33], blocks(3, 5), PLAIN);
+    check_wide_tiles([1, 1], [20, 300, 40], blocks(2, 3), PLAIN);
+    check_wide_tiles([5, 1], [9, 15, 36], blocks(2, 3), PLAIN);
+    check_wide_tiles([4, 4], [7, 130, 33], blocks(3, 5), PLAIN);
     // No cut is within a tile; and blocks for which nothing is left.
-    check_kernels([4, 1], [5, 6, 20], blocks(2, 4), PLAIN);
-    check_kernels([5, 1], [5, 6, 16], blocks(4, 5), PLAIN);
+    check_wide_tiles([4, 1], [5, 6, 20], blocks(2, 4), PLAIN);
+    check_wide_tiles([5, 1], [5, 6, 16], blocks(4, 5), PLAIN);
     for scaling in SCALINGS {
-        check_kernels([3, 1], [6, 21, 40], blocks(2, 3), scaling);
+        check_wide_tiles([3, 1], [6, 21, 40], blocks(2, 3), scaling);
     }
 }
 

@@ -126,7 +126,7 @@ fn every_row_is_right_and_written() {
         "--sizes",
         "5003",
         "--repeats",
-        "2",
+        "1",
         "--plot",
         "roof.svg",
         "--json",
@@ -143,8 +143,7 @@ fn every_row_is_right_and_written() {
         assert!(text.contains(&format!("| {name} ")), "no {name} in {text}");
     }
     for row in list.as_array().unwrap() {
-        assert_eq!(row["repeats"], 2);
-        assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
+        assert_eq!(row["repeats"], 1);
         let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
         let is_of_rows = ["softmax", "norm"].iter().any(|part| name.contains(part));
         let is_of_networks = ["pool", "top_k", "embedding", "attention"]
@@ -210,10 +209,14 @@ fn sizes_and_rows_are_chosen() {
         "--only",
         "argmin,scan_excl",
         "--repeats",
-        "1",
+        "2",
         "--json",
     ];
     let list = place.json(&args);
+    for row in list.as_array().unwrap() {
+        assert_eq!(row["repeats"], 2);
+        assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
+    }
     let rows: Vec<_> = list
         .as_array()
         .unwrap()
