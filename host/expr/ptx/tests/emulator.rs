@@ -98,7 +98,7 @@ fn what_is_read_without_a_barrier_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "writes byte 4 of shared memory, which another has read, without a barrier between")]
+#[should_panic(expected = "thread 0 writes byte 0 of shared memory, which another has read, without a barrier between")]
 fn what_is_written_where_another_still_reads_is_found() {
     run(
         32,
