@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Holds the program `warpsmith` against NumPy, SciPy and scikit-image, on the same .npy files and pictures.
 
-Integers, counts and rearrangements must be equal. Floats must lie within the bound that docs/kernels.md states for the
+Integers, counts and rearrangements must be equal. Floats must lie within the bound that docs/kernels.md and its pages state for the
 kernel, which each comparison below names; the reference is then computed in a wider format.
 
     python compare.py PATH/TO/warpsmith
@@ -137,7 +137,7 @@ def maps(it):
 
 
 def reductions(it):
-    # docs/kernels.md: no element goes through more than this many roundings in a sum of so few.
+    # docs/kernels/reduce.md: no element goes through more than this many roundings in a sum of so few.
     depth = 160
     for dtype in INTEGERS + FLOATS:
         for shape, axis in [((4099,), 0), ((37, 53), 0), ((37, 53), 1), ((5, 6, 700), 1), ((3, 1000, 2), 1), ((0, 4), 0)]:

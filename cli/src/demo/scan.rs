@@ -12,7 +12,7 @@ use super::reference::{CastFrom, Reference};
 use super::rows::Demo;
 use crate::ops::BinaryOp;
 
-/// Additions that a term goes through at most, besides one for each tile that is looked back at: docs/kernels.md has
+/// Additions that a term goes through at most, besides one for each tile that is looked back at: docs/kernels/scan.md has
 /// them for each algorithm, and two levels of Blelloch's tree are enough for 2^20 elements, three for 2^30.
 const DEPTH: usize = 100;
 
