@@ -288,6 +288,12 @@ fn equal_quotients<T: FloatNumber + ops::Real + warpsmith::expr::Value<Element =
             assert!(len < 2 || x[len - 1].wide() == end);
         }
     }
+    // Of a negative base all are negative, as ndarray's.
+    let got = elements(&DeviceArray::logspace(stream(), T::of(-2.0), T::of(-1.0), T::of(3.0), 9).unwrap());
+    let wanted = Array1::logspace(-2.0f64, -1.0, 3.0, 9);
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert!(got.ulps(*wanted) <= 5.0, "{got:?}, wanted {wanted}");
+    }
     for (start, end) in [(0.0, 1.0), (1.0, -1.0), (1.0, f64::INFINITY), (f64::NAN, 1.0)] {
         let error = DeviceArray::geomspace(stream(), T::of(start), T::of(end), 3).unwrap_err();
         assert!(

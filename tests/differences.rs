@@ -108,6 +108,19 @@ fn of_few_elements_and_of_views() {
 }
 
 #[test]
+fn spacings_of_which_twice_is_no_number_of_the_type() {
+    let x = upload(&array![0.0, 100.0, 200.0].mapv(f16::of));
+    let got = elements(&x.gradient(Axis(0), f16::of(40_000.0)).unwrap());
+    assert_eq!(got, [f16::of(0.0025); 3]);
+    let x = upload(&array![0.0f32, 1e38, 2e38]);
+    assert_eq!(elements(&x.gradient(Axis(0), 2e38).unwrap()), [0.5; 3]);
+    // A difference that is no f16, and is not rounded to one: 2049 / 1.5.
+    let x = upload(&array![-1.0, 0.0, 2048.0].mapv(f16::of));
+    let got = elements(&x.gradient(Axis(0), f16::of(0.75)).unwrap());
+    assert_eq!(got, [1.0 / 0.75, 1366.0, 2048.0 / 0.75].map(f16::of));
+}
+
+#[test]
 fn what_does_not_fit() {
     let x = upload(&array![[1.0f64, 2.0], [3.0, 4.0]]);
     assert!(matches!(x.gradient(Axis(2), 1.0), Err(Error::Axes { .. })));

@@ -532,7 +532,10 @@ fn axes_flipped_and_turned() {
         x.slice(s![..;-1, .., ..;-1])
     );
     let error = on_device.flip_axes(&[1, 0, 1]).unwrap_err().to_string();
-    assert_eq!(error, "flip_axes: given axes [1, 0, 1], wanted each axis once");
+    assert_eq!(
+        error,
+        "flip_axes: given axes [1, 0, 1], wanted axes below 3, each at most once"
+    );
     assert!(on_device.flip_axes(&[3]).is_err());
 
     let (from, to) = (Axis(1), Axis(2));
@@ -550,7 +553,10 @@ fn axes_flipped_and_turned() {
         assert_eq!(back.to_ndarray().unwrap(), turned(turns.rem_euclid(4).wrapping_neg()));
     }
     let error = on_device.rot90(1, from, from).unwrap_err().to_string();
-    assert_eq!(error, "rot90: given axes [1, 1], wanted each axis once");
+    assert_eq!(
+        error,
+        "rot90: given axes [1, 1], wanted axes below 3, each at most once"
+    );
     assert!(on_device.rot90(0, from, Axis(3)).is_err());
     let none = upload(&Array2::<u8>::zeros((0, 5)));
     assert_eq!(none.rot90(1, Axis(0), Axis(1)).unwrap().shape(), [5, 0]);

@@ -119,6 +119,102 @@ fn of_nothing_but_nan_and_of_infinities() {
     assert_eq!(far.nan_variance(1).unwrap(), 1.0);
 }
 
+/// Where no element is NaN: sums of these are exact in `f64`, so that means have the same bits.
+fn as_those_with_nan<T: FloatNumber + Parameter + Value<Element = T> + AnyNumber<Mean = T>>() {
+    let x = Array2::from_shape_fn((7, 300), |(i, j)| ((i * 37 + j * 11) % 101) as f64 * 0.375 - 17.0);
+    let x = upload(&x.mapv(T::of));
+    let same = |got: Vec<T>, wanted: Vec<T>| assert_eq!(bits(&got), bits(&wanted), "{}", T::NAME);
+    same(vec![x.nan_mean().unwrap()], vec![x.mean().unwrap()]);
+    let deviations = |got: Vec<T>, wanted: Vec<T>| near(got, wanted.into_iter().map(T::wide), T::NAME);
+    deviations(vec![x.nan_std(1).unwrap()], vec![x.std(1).unwrap()]);
+    for axis in [Axis(0), Axis(1)] {
+        same(
+            elements(&x.nan_mean_axis(axis).unwrap()),
+            elements(&x.mean_axis(axis).unwrap()),
+        );
+        let wanted = elements(&x.std_axis(axis, 1).unwrap());
+        deviations(elements(&x.nan_std_axis(axis, 1).unwrap()), wanted);
+    }
+}
+
+fn bits<T: FloatNumber>(numbers: &[T]) -> Vec<u64> {
+    numbers.iter().map(|x| x.wide().to_bits()).collect()
+}
+
+#[test]
+fn without_nan_it_is_the_mean_and_the_deviation() {
+    as_those_with_nan::<f32>();
+    as_those_with_nan::<f64>();
+    as_those_with_nan::<f16>();
+    as_those_with_nan::<bf16>();
+}
+
+/// Two numbers of either sign have themselves as their deviation, whether or not their type has its square.
+fn deviation_without_a_variance<T: FloatNumber + Parameter + Value<Element = T> + AnyNumber<Mean = T>>(number: f64) {
+    let x = upload(&array![T::of(number), T::of(-number)]);
+    let got = [
+        x.std(0).unwrap(),
+        x.nan_std(0).unwrap(),
+        x.expr().std(0).eval().unwrap().item().unwrap(),
+        elements(&x.nan_std_axis(Axis(0), 0).unwrap())[0],
+    ];
+    near(got, [T::of(number).wide(); 4], &format!("{} {number}", T::NAME));
+}
+
+#[test]
+fn deviations_whose_squares_are_no_numbers_of_the_type() {
+    deviation_without_a_variance::<f16>(300.0);
+    deviation_without_a_variance::<f16>(1e-4);
+    deviation_without_a_variance::<bf16>(1e30);
+    deviation_without_a_variance::<bf16>(1e-30);
+    deviation_without_a_variance::<f32>(1e20);
+    deviation_without_a_variance::<f32>(1e-30);
+}
+
+#[test]
+fn means_whose_sums_are_no_numbers_of_the_type() {
+    let x = upload(&array![3e38f32, 3e38, f32::NAN]);
+    assert_eq!(x.nan_mean().unwrap(), 3e38);
+    let x = upload(&array![[3e38f32], [3e38]]);
+    let weights = upload(&array![1.0f32, 1.0]);
+    assert_eq!(elements(&x.nan_mean_axis(Axis(0)).unwrap()), [3e38]);
+    assert_eq!(elements(&x.weighted_mean_axis(Axis(0), &weights).unwrap()), [3e38]);
+    assert_eq!(x.t().weighted_mean(&weights).unwrap(), 3e38);
+    // What `f32` would leave out of a sum.
+    let x = upload(&array![33_554_432.0f32, 1.0, -33_554_432.0]);
+    let weights = upload(&array![1.0f32, 1.0, 1.0]);
+    assert_eq!(x.nan_mean().unwrap(), 1.0 / 3.0);
+    assert_eq!(x.weighted_mean(&weights).unwrap(), 1.0 / 3.0);
+}
+
+/// The operation that an error of no axis, or of no elements, names.
+fn blamed<T>(result: warpsmith::Result<T>) -> &'static str {
+    match result.err() {
+        Some(Error::Axes { operation, .. } | Error::Empty { operation, .. }) => operation,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn errors_name_the_operation_that_was_called() {
+    let none = upload(&Array2::<f32>::zeros((0, 3)));
+    assert_eq!(blamed(none.ptp()), "ptp");
+    assert_eq!(blamed(none.ptp_axis(Axis(0))), "ptp_axis");
+    assert_eq!(blamed(none.ptp_axis(Axis(9))), "ptp_axis");
+    assert_eq!(blamed(none.ptp_axes(&[1, 1])), "ptp_axes");
+    assert_eq!(blamed(none.nan_min()), "nan_min");
+    assert_eq!(blamed(none.nan_max_axis(Axis(0))), "nan_max_axis");
+    assert_eq!(blamed(none.nan_mean_axes(&[0, 1])), "nan_mean_axes");
+    assert_eq!(blamed(none.count_nonzero_axis(Axis(9))), "count_nonzero_axis");
+    assert_eq!(blamed(none.count_nonzero_axes(&[0, 2])), "count_nonzero_axes");
+    assert_eq!(blamed(none.weighted_mean_axes(&[2], &none)), "weighted_mean_axes");
+    let error = none.nan_sum_axes(&[0, 0]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "nan_sum_axes: given axes [0, 0], wanted axes below 2, each at most once"
+    );
+}
+
 #[test]
 fn reductions_without_nan_of_no_elements() {
     let none = upload(&Array2::<f32>::zeros((0, 3)));
@@ -245,6 +341,9 @@ fn weighted<T: FloatNumber + Parameter>() {
         [wanted],
         "broadcast weights",
     );
+    let got = on_device.weighted_mean_axes(&[2, 1], &weights).unwrap();
+    let wanted = (&x * &array![[1.0], [2.0], [0.0]]).sum_axis(Axis(2)).sum_axis(Axis(1)) / (4.0 * 3.0);
+    near(elements(&got), wanted, "along two axes");
 }
 
 #[test]

@@ -81,7 +81,7 @@ where
 
 impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// Between this and `end`, as far as `weight` says, `x + weight · (end − x)`: PyTorch's `lerp`. A weight of 0 gives this and
-    /// one of 1 `end`, exactly, if both are finite; beyond, the line goes on. All three are of one type, and are broadcast.
+    /// one of 1 `end`, exactly up to the sign of 0, if both are finite; beyond, the line goes on. All three are of one type, and are broadcast.
     ///
     /// Two multiply-adds, `fma(weight, end, fma(−weight, x, x))`.
     ///

@@ -11,7 +11,7 @@ use super::graph::fold::Operator;
 use super::graph::function::{Binary, Ternary, Unary};
 use super::graph::problem::Problem;
 use super::graph::{Node, Part, binary, cast, check_axes, ternary, unary};
-use super::reductions::{Statistic, count, reduce, with_axes};
+use super::reductions::{Statistic, check_elements, count, reduce, with_axes};
 use super::value::Value;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -22,8 +22,8 @@ use crate::ops::Real;
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $name_axis:ident $name_axes:ident ($($ddof:ident)?) = $statistic:ident;)*) => {
         /// Reductions that leave NaN out. Each is the one without `nan_` of the elements that are numbers, in the types that that one
-        /// has; where all elements are NaN, a sum is 0, and others are NaN. One kernel where rows lie side by side, as of other
-        /// [reductions](super#reductions).
+        /// has, but means are summed in `f64`, as those of arrays are; where all elements are NaN, a sum is 0, and others are NaN.
+        /// One kernel where rows lie side by side, as of other [reductions](super#reductions).
         impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {$(
             $(#[$doc])*
             pub fn $name(&self $(, $ddof: usize)?) -> Expr<'a, T, Ix0> {
@@ -107,7 +107,7 @@ reductions! {
     /// The sum of the elements that are not NaN; 0 of none.
     #[doc(alias = "nansum")]
     nan_sum nan_sum_axis nan_sum_axes () = Sum;
-    /// The mean of the elements that are not NaN.
+    /// The mean of the elements that are not NaN, summed in `f64` and rounded once.
     #[doc(alias = "nanmean")]
     nan_mean nan_mean_axis nan_mean_axes () = Mean;
     /// The smallest element that is not NaN.
@@ -120,7 +120,8 @@ reductions! {
     /// than `ddof`. The distances from the mean are summed, so that the elements are gone through twice.
     #[doc(alias = "nanvar")]
     nan_variance nan_variance_axis nan_variance_axes (ddof) = Variance;
-    /// The standard deviation of the elements that are not NaN, the root of the [`nan_variance`](Self::nan_variance).
+    /// The standard deviation of the elements that are not NaN, the root of the [`nan_variance`](Self::nan_variance), which is
+    /// taken in `f64` and rounded once.
     #[doc(alias = "nanstd")]
     nan_std nan_std_axis nan_std_axes (ddof) = Std;
 }
@@ -210,11 +211,11 @@ impl<'a, 'b> Numbers<'a, 'b> {
     fn reduced(&self, statistic: Statistic, ddof: usize) -> Part<'a> {
         match statistic {
             Statistic::Sum => reduce(statistic, self.or(0.0, &self.x)?, self.axes, 0),
-            Statistic::Mean => cast(self.mean(self.wide())?, self.x.ty),
+            Statistic::Mean => cast(self.mean()?, self.x.ty),
             Statistic::Min => self.extreme(statistic, f64::INFINITY),
             Statistic::Max => self.extreme(statistic, f64::NEG_INFINITY),
-            Statistic::Variance => self.variance(ddof),
-            Statistic::Std => unary(Unary::Sqrt, self.variance(ddof)?),
+            Statistic::Variance => cast(self.variance(ddof)?, self.x.ty),
+            Statistic::Std => cast(unary(Unary::Sqrt, self.variance(ddof)?)?, self.x.ty),
             _ => unreachable!("{} has no form that leaves NaN out", self.operation),
         }
     }
@@ -227,42 +228,39 @@ impl<'a, 'b> Numbers<'a, 'b> {
         )
     }
 
-    /// Sums and counts have this type: `f32` of floats that have no more bits, else `f64`.
-    fn wide(&self) -> ScalarType {
-        match self.x.ty {
-            ScalarType::F64 => ScalarType::F64,
-            _ => ScalarType::F32,
-        }
+    /// An error where there are no elements, NaN included.
+    fn check_elements(&self) -> std::result::Result<(), Problem> {
+        check_elements(self.operation, &self.x, self.axes)
     }
 
-    /// How many elements are numbers, in type `ty`.
-    fn count(&self, ty: ScalarType) -> Part<'a> {
-        cast(reduce(Statistic::Sum, Arc::clone(&self.are), self.axes, 0)?, ty)
+    /// How many elements are numbers, as an `f64`.
+    fn count(&self) -> Part<'a> {
+        cast(
+            reduce(Statistic::Sum, Arc::clone(&self.are), self.axes, 0)?,
+            ScalarType::F64,
+        )
     }
 
     fn sum(&self, x: &Arc<Node<'a>>) -> Part<'a> {
         Ok(Node::reduce(Operator::Sum, [self.or(0.0, x)?], self.axes)?.into_first())
     }
 
-    /// The mean, summed in type `ty`: 0 / 0 where there is no number.
-    fn mean(&self, ty: ScalarType) -> Part<'a> {
-        if count(&self.x, self.axes) == 0 {
-            return Err(Problem::Empty {
-                operation: self.operation,
-                shape: self.x.shape.to_vec(),
-            });
-        }
-        let x = cast(Arc::clone(&self.x), ty)?;
-        binary(Binary::Div, self.sum(&x)?, self.count(ty)?)
+    /// The mean, an `f64`: 0 / 0 where there is no number.
+    fn mean(&self) -> Part<'a> {
+        self.check_elements()?;
+        let x = cast(Arc::clone(&self.x), ScalarType::F64)?;
+        binary(Binary::Div, self.sum(&x)?, self.count()?)
     }
 
     /// The smallest or largest of the numbers and of `beyond`, which stands for all that are none.
     fn extreme(&self, statistic: Statistic, beyond: f64) -> Part<'a> {
+        self.check_elements()?;
         let extreme = reduce(statistic, self.or(beyond, &self.x)?, self.axes, 0)?;
         let has_numbers = reduce(Statistic::Any, Arc::clone(&self.are), self.axes, 0)?;
         ternary(Ternary::Select, [has_numbers, extreme, constant(f64::NAN, self.x.ty)?])
     }
 
+    /// The variance, an `f64`.
     fn variance(&self, ddof: usize) -> Part<'a> {
         let elements = count(&self.x, self.axes);
         if elements <= ddof {
@@ -274,16 +272,13 @@ impl<'a, 'b> Numbers<'a, 'b> {
             });
         }
         let ty = ScalarType::F64;
-        let mean = with_axes(&self.mean(ty)?, self.axes);
+        let mean = with_axes(&self.mean()?, self.axes);
         let distance = binary(Binary::Sub, cast(Arc::clone(&self.x), ty)?, mean)?;
         let squares = self.sum(&unary(Unary::Square, distance)?)?;
-        let rest = binary(Binary::Sub, self.count(ty)?, constant(ddof as f64, ty)?)?;
+        let rest = binary(Binary::Sub, self.count()?, constant(ddof as f64, ty)?)?;
         let is_enough = binary(Binary::Less, constant(0.0, ty)?, Arc::clone(&rest))?;
         let variance = binary(Binary::Div, squares, rest)?;
-        cast(
-            ternary(Ternary::Select, [is_enough, variance, constant(f64::NAN, ty)?])?,
-            self.x.ty,
-        )
+        ternary(Ternary::Select, [is_enough, variance, constant(f64::NAN, ty)?])
     }
 }
 

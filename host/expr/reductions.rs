@@ -8,7 +8,7 @@ use kernels_gpu::compiled::Number;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::Expr;
-use super::graph::composite::Composite;
+use super::graph::composite::{Composite, Expand};
 use super::graph::fold::Operator;
 use super::graph::function::{Binary, Unary, is_float};
 use super::graph::parts::{Parts, without};
@@ -95,7 +95,7 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
         ///
         /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) if there are no more than `ddof` elements.
         variance variance_axis variance_axes: T::Mean [T::Mean] (ddof) = Variance;
-        /// The standard deviation, the root of the [`variance`](Self::variance).
+        /// The standard deviation, the root of the [`variance`](Self::variance), which is taken in `f64` and rounded once.
         ///
         /// # Errors
         ///
@@ -177,8 +177,8 @@ pub(super) fn reduce<'a>(statistic: Statistic, x: Arc<Node<'a>>, axes: &[usize],
         Statistic::Min => extreme(Operator::Min, x, axes),
         Statistic::Max => extreme(Operator::Max, x, axes),
         Statistic::Mean => mean(x, axes),
-        Statistic::Variance => variance(x, axes, ddof),
-        Statistic::Std => unary(Unary::Sqrt, variance(x, axes, ddof)?),
+        Statistic::Variance => spread("variance", variance_of, x, axes, ddof),
+        Statistic::Std => spread("std", std_of, x, axes, ddof),
         Statistic::Any => first(Node::reduce(Operator::Any, [truth(x)?], axes)),
         Statistic::All => first(Node::reduce(Operator::All, [truth(x)?], axes)),
         Statistic::ArgMin => place(Operator::ArgMin, x, axes),
@@ -263,13 +263,8 @@ fn mean_type(ty: ScalarType) -> ScalarType {
 
 /// The mean, summed in `f32` of floats that have no more bits, else in `f64`.
 fn mean<'a>(x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
+    check_elements("mean", &x, axes)?;
     let (ty, count) = (mean_type(x.ty), count(&x, axes));
-    if count == 0 {
-        return Err(Problem::Empty {
-            operation: "mean",
-            shape: x.shape.to_vec(),
-        });
-    }
     let wide = if ty == ScalarType::F64 { ty } else { ScalarType::F32 };
     let sum = first(Node::reduce(Operator::Sum, [cast(x, wide)?], axes))?;
     cast(divided(sum, count)?, ty)
@@ -278,6 +273,17 @@ fn mean<'a>(x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
 fn divided<'a>(x: Arc<Node<'a>>, count: usize) -> Part<'a> {
     let count = cast(Node::scalar(ScalarType::U64, count as u64), x.ty)?;
     binary(Binary::Div, x, count)
+}
+
+/// An error where no elements would be combined to one.
+pub(super) fn check_elements(operation: &'static str, x: &Node<'_>, axes: &[usize]) -> Result<(), Problem> {
+    if count(x, axes) > 0 {
+        return Ok(());
+    }
+    Err(Problem::Empty {
+        operation,
+        shape: x.shape.to_vec(),
+    })
 }
 
 /// How many elements are combined to one.
@@ -291,14 +297,13 @@ pub(super) fn count(x: &Node<'_>, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| x.shape[axis]).product()
 }
 
-/// By the sums of the elements' distances from the first of them and of these distances' squares, in `f64`: so the elements are
-/// read once, and what the first one's distance from the mean costs of the 53 bits is none of a result's that has 24.
-fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
-    check_axes("variance", &x.shape, axes)?;
+/// The variance or its root, as `expand` says, which puts it together.
+fn spread<'a>(operation: &'static str, expand: Expand, x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
+    check_axes(operation, &x.shape, axes)?;
     let (ty, count) = (mean_type(x.ty), count(&x, axes));
     if count <= ddof {
         return Err(Problem::Parameter {
-            operation: "variance",
+            operation,
             parameter: "ddof",
             given: ddof.to_string(),
             wanted: format!("less than {count}, the number of elements"),
@@ -306,16 +311,28 @@ fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
     }
     let shape = without(&x.shape, axes);
     let composite = Composite {
-        expand: variance_of,
+        expand,
         parts: [x].into(),
         settings: [ddof].into_iter().chain(axes.iter().copied()).collect(),
     };
-    composite.result("variance", ty, shape)
+    composite.result(operation, ty, shape)
 }
 
-/// Along the axes behind what is taken from their number.
 fn variance_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
-    let (ty, ddof, axes) = (mean_type(of.parts[0].ty), of.settings[0], &of.settings[1..]);
+    Ok([cast(wide_variance(of)?, mean_type(of.parts[0].ty))?].into())
+}
+
+/// The root is taken in `f64`: the elements' type may have it where it has no variance.
+fn std_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
+    let root = unary(Unary::Sqrt, wide_variance(of)?)?;
+    Ok([cast(root, mean_type(of.parts[0].ty))?].into())
+}
+
+/// By the sums of the elements' distances from the first of them and of these distances' squares, in `f64`: so the elements are
+/// read once, and what the first one's distance from the mean costs of the 53 bits is none of a result's that has 24.
+/// Along the axes behind what is taken from their number.
+fn wide_variance<'a>(of: &Composite<'a>) -> Part<'a> {
+    let (ddof, axes) = (of.settings[0], &of.settings[1..]);
     let x = cast(Arc::clone(&of.parts[0]), ScalarType::F64)?;
     let count = count(&x, axes);
     let distance = match first_along(&x, axes) {
@@ -327,5 +344,5 @@ fn variance_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
     let squares = first(Node::reduce(Operator::Sum, [square], axes))?;
     let of_mean = divided(unary(Unary::Square, sum)?, count)?;
     let rest = unary(Unary::Relu, binary(Binary::Sub, squares, of_mean)?)?;
-    Ok([cast(divided(rest, count - ddof)?, ty)?].into())
+    divided(rest, count - ddof)
 }

@@ -7,14 +7,14 @@ use ndarray::{Axis, Dimension, Ix0, Ix1, IxDyn, RemoveAxis};
 
 use super::Expr;
 use super::graph::function::Binary;
-use super::graph::{Node, Part, binary};
-use super::reductions::{Statistic, reduce};
+use super::graph::{Node, Part, binary, check_axes};
+use super::reductions::{Statistic, check_elements, reduce};
 use super::value::Value;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::ops::Number;
-use crate::optim::Parameter;
+use crate::ops::{Number, Real};
+use crate::view::DeviceView;
 
 /// Counts and spans. Those of all elements wait for the number.
 impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D> {
@@ -53,6 +53,7 @@ impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D
     where
         D: RemoveAxis,
     {
+        self.layout.check_axis("count_nonzero_axis", axis.index())?;
         self.expr().not_equal(T::ZERO).count_axis(axis).eval()
     }
 
@@ -62,6 +63,7 @@ impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D
     ///
     /// [`Error::Axes`] if there is no such axis or one is named twice; those of an allocation and a launch.
     pub fn count_nonzero_axes(&self, axes: &[usize]) -> Result<DeviceArray<u64, IxDyn>> {
+        self.layout.check_axes("count_nonzero_axes", axes)?;
         self.expr().not_equal(T::ZERO).count_axes(axes).eval()
     }
 
@@ -90,7 +92,7 @@ impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D
     #[doc(alias = "peak_to_peak")]
     pub fn ptp(&self) -> Result<T> {
         let axes: Vec<usize> = (0..self.ndim()).collect();
-        self.span::<Ix0>(&axes).eval()?.item()
+        self.span::<Ix0>("ptp", &axes).eval()?.item()
     }
 
     /// [`ptp`](Self::ptp) of each lane along an axis, asynchronously.
@@ -102,7 +104,7 @@ impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D
     where
         D: RemoveAxis,
     {
-        self.span(&[axis.index()]).eval()
+        self.span("ptp_axis", &[axis.index()]).eval()
     }
 
     /// [`ptp`](Self::ptp) of each part along several axes, asynchronously.
@@ -112,25 +114,27 @@ impl<T: Value<Element = T> + Element + Number, D: Dimension> DeviceArrayRef<T, D
     /// [`Error::Axes`] if there is no such axis or one is named twice, [`Error::Empty`] if one has length 0; those of an
     /// allocation and a launch.
     pub fn ptp_axes(&self, axes: &[usize]) -> Result<DeviceArray<T, IxDyn>> {
-        self.span(axes).eval()
+        self.span("ptp_axes", axes).eval()
     }
 
-    fn span<E: Dimension>(&self, axes: &[usize]) -> Expr<'_, T, E> {
-        Expr::of(self.expr().into_part().and_then(|x| span(x, axes)))
+    fn span<E: Dimension>(&self, operation: &'static str, axes: &[usize]) -> Expr<'_, T, E> {
+        Expr::of(self.expr().into_part().and_then(|x| span(operation, x, axes)))
     }
 }
 
 /// The largest element less the smallest along axes.
-fn span<'a>(x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
+fn span<'a>(operation: &'static str, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
+    check_axes(operation, &x.shape, axes)?;
+    check_elements(operation, &x, axes)?;
     let largest = reduce(Statistic::Max, Arc::clone(&x), axes, 0)?;
     binary(Binary::Sub, largest, reduce(Statistic::Min, x, axes, 0)?)
 }
 
 /// Means of elements that do not count alike.
-impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
+impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> {
     /// The mean of all elements, each counted as often as its weight says, `Σ w x / Σ w`: NumPy's `average`. The weights, which are
-    /// repeated to the shape of this array by NumPy's rules, need not sum up to 1; where they sum up to 0, it is NaN or infinite. Of
-    /// 16-bit floats it is computed in `f32`, and rounded once. Waits for the number.
+    /// repeated to the shape of this array by NumPy's rules, need not sum up to 1; where they sum up to 0, it is NaN or infinite. It
+    /// is computed in `f64`, and rounded once. Waits for the number.
     ///
     /// # Errors
     ///
@@ -154,13 +158,9 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
     /// ```
     #[doc(alias = "average")]
     pub fn weighted_mean<E: Dimension>(&self, weights: &DeviceArrayRef<T, E>) -> Result<T> {
-        let repeated = weights.broadcast(self.raw_dim()).map_err(|_| Error::Shape {
-            operation: "weighted_mean",
-            given: format!("weights of shape {:?} for shape {:?}", weights.shape(), self.shape()),
-            wanted: "weights that broadcast to the array's shape".into(),
-        })?;
-        let weights = repeated.expr().cast::<T::State>();
-        let sum = (self.expr().cast::<T::State>() * &weights).sum();
+        let repeated = self.repeated_weights("weighted_mean", weights)?;
+        let weights = repeated.expr().cast::<f64>();
+        let sum = (self.expr().cast::<f64>() * &weights).sum();
         (sum / weights.sum()).cast::<T>().eval()?.item()
     }
 
@@ -176,9 +176,45 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
     where
         D: RemoveAxis,
     {
-        let weights = weights.along("weighted_mean_axis", self, axis)?;
-        let weights = weights.broadcast(self.raw_dim())?.expr().cast::<T::State>();
-        let sums = (self.expr().cast::<T::State>() * &weights).sum_axis(axis);
+        let weights = weights.laid_along("weighted_mean_axis", self, axis)?;
+        let weights = weights.broadcast(self.raw_dim())?.expr().cast::<f64>();
+        let sums = (self.expr().cast::<f64>() * &weights).sum_axis(axis);
         (sums / weights.sum_axis(axis)).cast::<T>().eval()
+    }
+
+    /// The [weighted mean](Self::weighted_mean) of each part along several axes, asynchronously, by weights that are repeated to the
+    /// shape of this array.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] if there is no such axis or one is named twice, [`Error::Shape`] if the weights do not broadcast to this
+    /// array's shape, [`Error::DifferentDevices`]; those of an allocation and a launch.
+    #[doc(alias = "average")]
+    pub fn weighted_mean_axes<E: Dimension>(
+        &self,
+        axes: &[usize],
+        weights: &DeviceArrayRef<T, E>,
+    ) -> Result<DeviceArray<T, IxDyn>> {
+        self.layout.check_axes("weighted_mean_axes", axes)?;
+        let repeated = self.repeated_weights("weighted_mean_axes", weights)?;
+        let weights = repeated.expr().cast::<f64>();
+        let sums = (self.expr().cast::<f64>() * &weights).sum_axes(axes);
+        (sums / weights.sum_axes(axes)).cast::<T>().eval()
+    }
+
+    /// Weights, repeated to this array's shape.
+    fn repeated_weights<'b, E: Dimension>(
+        &self,
+        operation: &'static str,
+        weights: &'b DeviceArrayRef<T, E>,
+    ) -> Result<DeviceView<'b, T, D>> {
+        weights.broadcast(self.raw_dim()).map_err(|error| match error {
+            Error::Shape { .. } => Error::Shape {
+                operation,
+                given: format!("weights of shape {:?} for shape {:?}", weights.shape(), self.shape()),
+                wanted: "weights that broadcast to the array's shape".into(),
+            },
+            other => other,
+        })
     }
 }

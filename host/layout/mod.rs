@@ -183,32 +183,12 @@ impl<D: Dimension> Layout<D> {
 
     /// An error unless there is such an axis.
     pub(crate) fn check_axis(&self, operation: &'static str, axis: usize) -> Result<()> {
-        if axis < self.ndim() {
-            return Ok(());
-        }
-        Err(Error::Axes {
-            operation,
-            given: vec![axis],
-            wanted: match self.ndim() {
-                0 => "an array that has an axis".into(),
-                axes => format!("an axis below {axes}"),
-            },
-        })
+        check_axes(operation, self.ndim(), &[axis])
     }
 
     /// An error unless there are such axes, each named once.
     pub(crate) fn check_axes(&self, operation: &'static str, axes: &[usize]) -> Result<()> {
-        for (at, &axis) in axes.iter().enumerate() {
-            self.check_axis(operation, axis)?;
-            if axes[..at].contains(&axis) {
-                return Err(Error::Axes {
-                    operation,
-                    given: axes.to_vec(),
-                    wanted: "each axis once".into(),
-                });
-            }
-        }
-        Ok(())
+        check_axes(operation, self.ndim(), axes)
     }
 
     /// The axes in reverse order.
@@ -385,6 +365,23 @@ fn repeated_strides(shape: &[usize], strides: &[isize], to: &[usize]) -> Result<
     let stride = |(&length, &stride): (&usize, &isize)| if length == 1 { 0 } else { stride };
     result.extend(shape.iter().zip(strides).map(stride));
     Ok(result)
+}
+
+/// An error unless these are some of `ndim` axes, each named once.
+pub(crate) fn check_axes(operation: &'static str, ndim: usize, axes: &[usize]) -> Result<()> {
+    let is_wrong = |(at, axis): (usize, &usize)| *axis >= ndim || axes[..at].contains(axis);
+    if !axes.iter().enumerate().any(is_wrong) {
+        return Ok(());
+    }
+    Err(Error::Axes {
+        operation,
+        given: axes.to_vec(),
+        wanted: match (ndim, axes.len()) {
+            (0, _) => "an array that has an axis".into(),
+            (_, 1) => format!("an axis below {ndim}"),
+            _ => format!("axes below {ndim}, each at most once"),
+        },
+    })
 }
 
 /// An error of `operation` unless elements of shape `from` can have the shape `to`.

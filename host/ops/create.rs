@@ -204,7 +204,8 @@ impl<T: Real> DeviceArray<T, Ix1> {
 /// Numbers with equal quotients. Each is computed from its index in f64, by one kernel, and rounded to the type: errors do not add up.
 impl<T: Real + Value<Element = T> + Element> DeviceArray<T, Ix1> {
     /// `len` powers of `base`, whose exponents go from `start` to `end`, both included, with equal steps: ndarray's and NumPy's
-    /// `logspace`. One alone is `base^start`.
+    /// `logspace`. One alone is `base^start`. If `base` is negative, so are all, `−|base|^x`, as ndarray's; NumPy's are `base^x`,
+    /// which are of either sign where the exponent is an integer, and NaN elsewhere.
     ///
     /// # Errors
     ///
@@ -224,9 +225,15 @@ impl<T: Real + Value<Element = T> + Element> DeviceArray<T, Ix1> {
     /// # }
     /// ```
     pub fn logspace(stream: &Stream, base: T, start: T, end: T, len: usize) -> Result<Self> {
-        let exponents = DeviceArray::<f64, _>::linspace(stream, start.exactly(), end.exactly(), len)?;
-        let base = expr::scalar(base.exactly());
-        base.pow(&exponents).cast::<T>().eval_on(stream)
+        let (base, start, end) = (base.exactly(), start.exactly(), end.exactly());
+        let steps = len.saturating_sub(1).max(1) as u64;
+        // One alone takes no step.
+        let distance = if len > 1 { (end - start) / steps as f64 } else { 0.0 };
+        let step = expr::index(len, 0);
+        let between = step.cast::<f64>().mul_add(distance, start);
+        let exponents = step.not_equal(steps).select(between, end);
+        let magnitude = expr::scalar(base.abs()).pow(exponents);
+        (magnitude * base.signum()).cast::<T>().eval_on(stream)
     }
 
     /// `len` numbers from `start` to `end`, both included, with equal quotients: ndarray's and NumPy's `geomspace`,

@@ -2,7 +2,6 @@
 //! Differences of neighbours, and what is made of them: derivatives and integrals of sampled functions.
 
 use kernels_gpu::compiled::Number;
-use kernels_gpu::num::Num;
 use ndarray::{Axis, Dimension, Ix1, RemoveAxis, Slice};
 
 use crate::array::{DeviceArray, Element};
@@ -23,7 +22,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
 impl<T: Element> DeviceArrayRef<T, Ix1> {
     /// These, of which `operation` has one for each index along an axis of `x`, in as many axes as that has, and length 1 along others.
-    pub(crate) fn along<U: Element, D: Dimension>(
+    pub(crate) fn laid_along<U: Element, D: Dimension>(
         &self,
         operation: &'static str,
         x: &DeviceArrayRef<U, D>,
@@ -78,11 +77,11 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     }
 }
 
-/// Derivatives and integrals of functions that are known at equal distances, or at given points.
+/// Derivatives and integrals of functions that are known at equal distances, and integrals of those that are at given points.
 impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
     /// The derivative along an axis of a function whose values at distances of `spacing` these are: NumPy's `gradient`. Inside it is
     /// the central difference `(x[i + 1] − x[i − 1]) / (2 spacing)`, whose error falls with the square of the spacing, and at both
-    /// ends the difference to the only neighbour. In the type of the elements, rounded at each step, as NumPy's; integers are
+    /// ends the difference to the only neighbour. Of 16-bit floats it is computed in `f32`, and rounded once; integers are
     /// [cast](Self::cast) first.
     ///
     /// # Cost
@@ -117,25 +116,19 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
             });
         }
         let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        let mut differ = |from: Slice, to: Slice, at: Slice, distance: T| -> Result<()> {
+        let mut differ = |from: Slice, to: Slice, at: Slice, part: f64| -> Result<()> {
             let (from, to) = (self.slice_axis(axis, from)?, self.slice_axis(axis, to)?);
-            let quotient = (to.expr() - from.expr()) / distance;
-            quotient.eval_into(&mut *out.slice_axis_mut(axis, at)?)
+            let difference = to.expr().cast::<T::State>() - from.expr().cast::<T::State>();
+            // A part of the difference, for twice the spacing may be no number of the type.
+            let quotient =
+                difference * expr::scalar(part).cast::<T::State>() / expr::scalar(spacing).cast::<T::State>();
+            quotient.cast::<T>().eval_into(&mut *out.slice_axis_mut(axis, at)?)
         };
         let range = |start: usize, end: usize| Slice::from(start..end);
-        differ(
-            range(0, len - 2),
-            range(2, len),
-            range(1, len - 1),
-            Num::add(spacing, spacing),
-        )?;
-        differ(range(0, 1), range(1, 2), range(0, 1), spacing)?;
-        differ(
-            range(len - 2, len - 1),
-            range(len - 1, len),
-            range(len - 1, len),
-            spacing,
-        )?;
+        let last = len - 1;
+        differ(range(0, len - 2), range(2, len), range(1, last), 0.5)?;
+        differ(range(0, 1), range(1, 2), range(0, 1), 1.0)?;
+        differ(range(last - 1, last), range(last, len), range(last, len), 1.0)?;
         Ok(out)
     }
 
@@ -187,7 +180,7 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
     where
         D: RemoveAxis,
     {
-        let points = points.along("trapezoid_at", self, axis)?;
+        let points = points.laid_along("trapezoid_at", self, axis)?;
         let (later, earlier) = (self.between(axis, 1, 0)?, self.between(axis, 0, 1)?);
         let heights = later.expr().cast::<T::State>() + earlier.expr().cast::<T::State>();
         let (end, start) = (points.between(axis, 1, 0)?, points.between(axis, 0, 1)?);

@@ -32,6 +32,7 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::expr::compiled::Place;
 use crate::expr::program::MAX_ARGUMENTS;
+use crate::layout;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
@@ -458,15 +459,7 @@ pub(in crate::expr) fn check_axes(
     shape: &[usize],
     axes: &[usize],
 ) -> std::result::Result<(), Problem> {
-    let is_wrong = |(at, &axis): (usize, &usize)| axis >= shape.len() || axes[..at].contains(&axis);
-    match axes.iter().enumerate().find(|&axis| is_wrong(axis)) {
-        None => Ok(()),
-        Some((_, &given)) => Err(Problem::Axes {
-            operation,
-            given: vec![given],
-            wanted: format!("axes below {}, each once", shape.len()),
-        }),
-    }
+    Ok(layout::check_axes(operation, shape.len(), axes)?)
 }
 
 /// Axes in ascending order.

@@ -13,7 +13,6 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 use super::{Number, add, along_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
-
 use crate::expr::Expr;
 use crate::expr::graph::composite::{Composite, Expand};
 use crate::expr::graph::fold::Operator;

@@ -99,8 +99,9 @@ fn count<T: Histogram + CountValues, D: Dimension>(
 /// Counts of values.
 impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
     /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array.
-    /// Waits for the largest element, not for the counts; so every element is read twice. For as many counts as one wants, NumPy's
-    /// `minlength`, without waiting: [`bincount_into`](Self::bincount_into) zeros of that length.
+    /// Waits for the largest element, not for the counts; so every element is read twice. For a fixed number of
+    /// counts, beyond which nothing is counted (NumPy's `minlength` has more then), without waiting:
+    /// [`bincount_into`](Self::bincount_into) an array of that length, whatever is in it.
     ///
     /// # Errors
     ///

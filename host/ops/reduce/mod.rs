@@ -23,6 +23,7 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::landed::Landed;
+use crate::layout;
 
 use super::transpose::copy_to;
 use axes::{Lie, Way};
@@ -294,14 +295,7 @@ fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
 
 /// The lengths of the axes that are kept, and the number of elements along the others.
 fn split(operation: &'static str, shape: &[usize], axes: &[usize]) -> Result<(Vec<usize>, usize)> {
-    let is_repeated = |(i, axis): (usize, &usize)| axes[..i].contains(axis);
-    if axes.iter().any(|&axis| axis >= shape.len()) || axes.iter().enumerate().any(is_repeated) {
-        return Err(Error::Axes {
-            operation,
-            given: axes.to_vec(),
-            wanted: format!("axes below {}, each at most once", shape.len()),
-        });
-    }
+    layout::check_axes(operation, shape.len(), axes)?;
     let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
     Ok((
         kept.map(|axis| shape[axis]).collect(),
