@@ -179,22 +179,36 @@ fn long_columns() {
 }
 
 /// Few columns, whose tiles have whole rows: one tile, several, the last of fewer rows or of one, several matrices.
-fn few_columns<T: Scanned>() {
+fn shapes_of_few_columns<T: Scanned>() -> [[usize; 3]; 6] {
     let rows = narrow::tile_rows::<T, Sum>;
-    let shapes = [
+    [
         [1, rows(2), 2],
         [2, rows(3) + 1, 3],
         [3, rows(4) + rows(4) / 8, 4],
         [1, 3 * rows(5) - 7, 5],
         [1, 2 * rows(7) + 3, 7],
         [1, 2 * rows(12) + 100, 12],
-    ];
-    for (seed, shape) in (1..).zip(shapes) {
+    ]
+}
+
+fn few_columns<T: Scanned>() {
+    for (seed, shape) in (1..).zip(shapes_of_few_columns::<T>()) {
         check_axis::<Sum, T>(&shaped(&shape, seed), 1);
     }
 }
 
-for_types!(few_columns: i32 u8 u16);
+for_types!(few_columns: i32 i64 u8 u16 u32 u64);
+
+/// Of small integers, whose sums are exact in any grouping: those of 16 bits are summed in `f32`, and rounded once.
+fn few_columns_of_floats<T: ScannedFloat>() {
+    for (seed, shape) in (1..).zip(shapes_of_few_columns::<T>()) {
+        let mut rng = rng(seed);
+        let x = ArrayD::from_shape_simple_fn(IxDyn(&shape), || T::of(f64::from(rng.random_range(-8..=8))));
+        check_axis::<Sum, T>(&x, 1);
+    }
+}
+
+for_floats!(few_columns_of_floats: f32 f64 f16 bf16);
 
 /// More tiles than are looked at at once, of few columns.
 #[test]

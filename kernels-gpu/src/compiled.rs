@@ -122,8 +122,8 @@ pub trait Reduce<Op: ReduceOp<Self>>: Pod + Send + Sync {
 ///
 /// Implemented by [`operator_kernels!`](crate::operator_kernels). An implementation by hand names kernels that do
 /// nothing but call [`lookback::scan`](fn@crate::scan::lookback::scan), [`scan_rows`](fn@crate::scan::scan_rows) and
-/// [`scan_columns`](fn@crate::scan::scan_columns) for `Op`: with others, this launch and later ones, which find the
-/// states that they have left, give wrong results or do not end.
+/// [`scan_columns`](fn@crate::scan::scan_columns) for `Op`, the last one as `Few`, too: with others, this launch and later
+/// ones, which find the states that they have left, give wrong results or do not end.
 #[diagnostic::on_unimplemented(
     message = "scans of `{Self}` by `{Op}` are not compiled",
     note = "for an operator of your own: `kernels_gpu::operator_kernels!({Op}: {Self} => scan);` in a kernels crate"

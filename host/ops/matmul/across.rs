@@ -15,16 +15,16 @@ use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
 use super::hopper::{self, is_hopper, takes_clusters, wgmma_shape};
 use super::operand::can_be_mapped;
-use super::split;
 use super::tensor::{self, Factor, Half, Operand};
 use super::ways::{self, Tile, Way};
+use super::{hopper_costs, split};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
 use crate::tensor_map::Swizzle;
 use crate::view::{DeviceView, DeviceViewMut};
 
-/// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`split`] reckons them, or, of the last
+/// The tiles: rows and columns of the product, with the cycles for 128 bytes along k as [`hopper_costs`] reckons them, or, of the last
 /// one, as [`ways`] does.
 pub(super) const TILES: [(Tile, usize); 8] = [
     ([96, 192], 820),
@@ -102,7 +102,7 @@ fn tile<T: Half, D>(
         return Ok(found.map(|tile| (tile, 0)));
     }
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let others = |shape: &GemmShape| split::least_cycles(shape, size_of::<T>(), multiprocessors);
+    let others = |shape: &GemmShape| hopper_costs::least_cycles(shape, size_of::<T>(), multiprocessors);
     let has_clusters = takes_clusters(stream);
     let may_be = |way: &Way| way.cluster == 0 || has_clusters;
     let found = match ways::best(of, multiprocessors, may_be) {
@@ -260,7 +260,7 @@ mod tests {
     fn tiles_fill_the_device() {
         let found = [256, 384, 512, 640, 768, 1024, 1152, 1280, 1536, 2048, 3072, 4096].map(|side| {
             let of = shape(side, side, side);
-            let best = best(&of, 132).filter(|&(_, cycles)| cycles < split::least_cycles(&of, 2, 132));
+            let best = best(&of, 132).filter(|&(_, cycles)| cycles < hopper_costs::least_cycles(&of, 2, 132));
             best.map(|([_, columns], _)| columns)
         });
         let wanted = [

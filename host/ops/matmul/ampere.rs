@@ -10,7 +10,8 @@ use ndarray::Dimension;
 
 use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
-use super::split::{Adding, Cut, Lengths, best_cut};
+use super::hopper_costs::Adding;
+use super::split::{Cut, Lengths, best_cut};
 use super::tensor::{Factor, Operand, Summed};
 use super::{MatMul, has_tensor_cores};
 use crate::array_ref::DeviceArrayRef;

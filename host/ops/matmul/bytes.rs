@@ -8,7 +8,8 @@ use ndarray::Dimension;
 
 use super::gemm::Multiplication;
 use super::hopper::{is_hopper, set_rows, wgmma_shape};
-use super::split::{Adding, Cut, Lengths, best_cut, cycles};
+use super::hopper_costs::{Adding, cycles};
+use super::split::{Cut, Lengths, best_cut};
 use super::tensor::Operand;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;

@@ -7,8 +7,8 @@ use ndarray::{Dimension, Ix3, s};
 
 use super::HOPPER;
 use super::gemm::Multiplication;
+use super::hopper_costs::{best_rows, cycles};
 use super::operand::{can_be_mapped, coordinates};
-use super::split::{self, cycles};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -89,7 +89,7 @@ pub(super) fn set_rows(
     stream: &Stream,
 ) {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let rows = split::best_rows(of, element, registers, multiprocessors).0;
+    let rows = best_rows(of, element, registers, multiprocessors).0;
     let lines = match rows == HALF_TILE_M && element <= 2 && !a_along_m {
         true => of.m.next_multiple_of(8).min(rows),
         false => rows,

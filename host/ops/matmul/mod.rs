@@ -15,6 +15,7 @@ mod gemm;
 mod gemv;
 mod grouped;
 mod hopper;
+mod hopper_costs;
 mod int8;
 mod operand;
 mod own;

@@ -17,9 +17,10 @@ use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::Multiplication;
 use super::gemv::by_vector;
 use super::hopper::{self, best_registers, is_hopper, takes_clusters, wgmma_shape};
+use super::hopper_costs::{self, REGISTERS};
 use super::operand::{Mapped, can_be_mapped};
 use super::sides::Sides;
-use super::split::{self, REGISTERS};
+use super::split;
 use super::ways::{self, Way};
 use super::{AMPERE, across, addend, ampere, has_tensor_cores, simt, turing};
 use crate::array::DeviceArray;
@@ -244,7 +245,7 @@ impl TensorCores {
     /// Cycles for a batch of products of elements of so many bytes, with the best width of tiles.
     pub(super) fn least_cycles(&self, shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
         match self {
-            Self::Hopper(_) => split::least_cycles(shape, element, multiprocessors),
+            Self::Hopper(_) => hopper_costs::least_cycles(shape, element, multiprocessors),
             Self::Ampere(_) => ampere::least_cycles(shape, element, multiprocessors),
         }
     }

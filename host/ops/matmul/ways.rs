@@ -11,7 +11,7 @@ use kernels_gpu::matmul::wgmma::{
 };
 
 use super::across;
-use super::split;
+use super::hopper_costs;
 
 /// Rows and columns.
 pub(super) type Tile = [usize; 2];
@@ -179,9 +179,9 @@ impl Way {
 
 /// All ways, those without clusters first, each with the cycles of a step along k without any.
 fn all() -> impl Iterator<Item = (Way, usize)> {
-    let half = ([HALF_TILE_M, tile_n(32)], split::HALF_STEP_CYCLES);
-    let whole = split::REGISTERS.map(tile_n);
-    let whole = whole.map(|columns| ([TILE_M, columns], split::step_cycles(columns, 2)));
+    let half = ([HALF_TILE_M, tile_n(32)], hopper_costs::HALF_STEP_CYCLES);
+    let whole = hopper_costs::REGISTERS.map(tile_n);
+    let whole = whole.map(|columns| ([TILE_M, columns], hopper_costs::step_cycles(columns, 2)));
     [0, 2, 1].into_iter().flat_map(move |cluster| {
         let along = whole.into_iter().chain([half]).map(|tile| (tile, false));
         let across = across::TILES.into_iter().map(|tile| (tile, true));

@@ -91,7 +91,10 @@ pub trait ReduceOp<T>: 'static {
     }
 
     /// The result for those of `U` vectors that are there, as [`lift_vectors`](Self::lift_vectors): the first one, and no
-    /// other behind one that is not. In place of those that are not, there are other ones, with higher numbers than theirs.
+    /// other behind one that is not. In place of those that are not, there are others of the same row, whose own numbers are
+    /// lower than those of the places where they stand; their results are combined with this one sooner or later. So an operator
+    /// to which it makes no difference that an element comes twice, the second time with a higher number, may combine all
+    /// `U`.
     ///
     /// What a reduction does with the last vectors of a row. By default, they are combined one after another.
     #[inline(always)]

@@ -50,7 +50,7 @@ macro_rules! predicates {
                 first: u64,
                 stride: u64,
             ) -> u32 {
-                // Elements that come twice make no difference.
+                // Those that are not there are of the same row: elements that come twice make no difference.
                 lift_items::<T, Self, N, U>(vectors, first, stride)
             }
 

@@ -6,8 +6,9 @@ use std::fmt::Debug;
 use device_test_kernels::scan_operators::{Affine, BLOCK, Compose, MatrixProduct, Runs, Triple, small_scans};
 use device_tests::{device, download, upload, zeros};
 use kernels_gpu::compiled::Scan;
-use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::lookback::{self, tile_len};
+use kernels_gpu::op::{ReduceOp, Sum};
+use kernels_gpu::scan::Lines;
+use kernels_gpu::scan::lookback::{self, narrow, tile_len};
 use ndarray::{Array3, Axis};
 use warpsmith::{DeviceArray, Element, LaunchConfig};
 
@@ -99,6 +100,59 @@ fn one_tile_at_a_time() {
             .unwrap();
         assert!(download(&out) == wanted[1..], "{len} maps");
     }
+}
+
+/// The same of few columns that lie side by side, of two matrices, each of which has several tiles.
+#[track_caller]
+fn assert_few_one_tile_at_a_time<T: Element + Scan<Sum>>(of: fn(usize) -> T)
+where
+    Sum: ReduceOp<T, Output: PartialEq + Debug>,
+{
+    const { assert!(<T as Scan<Sum>>::HAS_FEW) };
+    let (device, columns) = (device(), 9);
+    let tile = narrow::tile_rows::<T, Sum>(columns);
+    for n in [tile - 1, 3 * tile, 4 * tile + 3] {
+        let x = Array3::from_shape_fn((2, n, columns), |(i, j, k)| of((i * n + j) * columns + k));
+        let on_device = upload(&device, x.as_slice().unwrap());
+        let tiles = 2 * n.div_ceil(tile);
+        let config = LaunchConfig {
+            dynamic_shared: narrow::shared_bytes::<T, Sum>(1),
+            ..LaunchConfig::new(2, lookback::THREADS as u32)
+        };
+        let mut state = zeros::<u64>(
+            &device,
+            lookback::state_len::<<Sum as ReduceOp<T>>::Acc>(tiles * columns),
+        );
+        for exclusive in [0, 1] {
+            let lines = Lines::of_array(2 * columns, n, columns);
+            let mut out = zeros::<<Sum as ReduceOp<T>>::Output>(&device, x.len());
+            let arguments = (
+                &on_device,
+                lines,
+                columns as u32,
+                exclusive as u32,
+                &mut state,
+                &mut out,
+            );
+            device
+                .default_stream()
+                .launch::<<T as Scan<Sum>>::Few>(&config, arguments)
+                .unwrap();
+            let got = Array3::from_shape_vec(x.dim(), download(&out)).unwrap();
+            for (got, x) in got.lanes(Axis(1)).into_iter().zip(x.lanes(Axis(1))) {
+                let wanted = folds::<T, Sum>(&x.to_vec());
+                let wanted = &wanted[1 - exclusive..][..n];
+                assert_eq!(got.to_vec(), wanted, "2 times {n} rows, exclusive: {exclusive}");
+            }
+        }
+    }
+}
+
+#[test]
+fn few_columns_one_tile_at_a_time() {
+    // Of 32 values for each thread, and of 16: sums have 4 bytes, and 8.
+    assert_few_one_tile_at_a_time::<f32>(|i| (i * i % 251 % 17) as f32 - 8.0);
+    assert_few_one_tile_at_a_time::<u32>(|i| (i as u32).wrapping_mul(0x9e37_79b1));
 }
 
 /// Along each axis of arrays whose lines are short and long, many and few.

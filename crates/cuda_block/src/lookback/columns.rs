@@ -11,17 +11,16 @@ use cuda_std::prelude::*;
 use super::{AGGREGATE, INVALID, PAUSE, PREFIX, PREFIX_EVERY, States};
 
 /// The lanes of a warp as groups, a lane for each of a few columns, at most 32. What lanes behind the last whole group
-/// have is nobody's.
+/// have is nobody's, though they have the number of a column, too.
+///
+/// Invariant, on which loads without checks rely: `column` is less than `count`, and `groups` is at least 1. Only
+/// [`new`](Self::new) makes such values, and nothing changes them.
 #[derive(Clone, Copy)]
 pub struct Columns {
-    /// How many columns there are.
-    pub count: u32,
-    /// The groups of a warp.
-    pub groups: u32,
-    /// This lane's column.
-    pub column: u32,
-    /// This lane's group.
-    pub group: u32,
+    count: u32,
+    groups: u32,
+    column: u32,
+    group: u32,
 }
 
 impl Columns {
@@ -37,7 +36,31 @@ impl Columns {
         }
     }
 
-    /// The lanes that have a column.
+    /// How many columns there are: 1 to 32.
+    #[inline(always)]
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// The whole groups of a warp, at least 1.
+    #[inline(always)]
+    pub fn groups(self) -> u32 {
+        self.groups
+    }
+
+    /// This lane's column, less than [`count`](Self::count).
+    #[inline(always)]
+    pub fn column(self) -> u32 {
+        self.column
+    }
+
+    /// This lane's group; of lanes behind the last whole one, [`groups`](Self::groups).
+    #[inline(always)]
+    pub fn group(self) -> u32 {
+        self.group
+    }
+
+    /// The lanes of whole groups.
     #[inline(always)]
     pub fn lanes(self) -> u32 {
         self.groups * self.count
@@ -147,7 +170,7 @@ impl Columns {
 impl<A: Pod> States<'_, A> {
     /// What stands before `tile` in this lane's column; as [`prefix`](Self::prefix), of tiles whose states are
     /// [`published`](Self::publish) as those of number `tile · count + column`, with the `total` of the lane's column.
-    /// Each group looks at `L` tiles at once.
+    /// Each group looks at `L` tiles at once, at least one: 0 does not compile.
     ///
     /// # Convergence
     ///
@@ -162,6 +185,7 @@ impl<A: Pod> States<'_, A> {
         identity: A,
         combine: impl Fn(A, A) -> A + Copy,
     ) -> A {
+        const { assert!(L > 0, "a group looks at one tile at least") };
         let count = columns.count as usize;
         if in_row == 0 || in_row > tile || !self.have(tile.saturating_mul(count)) {
             return identity;
@@ -169,7 +193,8 @@ impl<A: Pod> States<'_, A> {
         let (first, mask) = (tile - in_row, columns.mask());
         let (mut prefix, mut end, mut flag) = (identity, tile, AGGREGATE);
         while warp::any(warp::FULL_MASK, flag != PREFIX) {
-            // SAFETY: `first` is less than `tile`, whose states are within the words, as just asked; `end` only falls.
+            // SAFETY: the words have room for `count` states of each tile before `tile`, as just asked; `first` is one of
+            // those, and `end` is `tile` at first, and only falls.
             let looked = unsafe { self.above::<L>(end, first, columns, identity, combine) };
             let (seen, value) = columns.window(looked, mask, identity, combine);
             // All columns go on together: a tile's states are stored by one access, so one of them is seldom there alone.
@@ -196,7 +221,8 @@ impl<A: Pod> States<'_, A> {
     ///
     /// # Safety
     ///
-    /// The words have room for the columns of the tiles before `end`, and for those of tile `first`.
+    /// The words have room for the states of all columns, `columns.count` of them, of each tile before `end` and of tile
+    /// `first`.
     #[inline(always)]
     unsafe fn above<const L: usize>(
         self,
@@ -211,7 +237,8 @@ impl<A: Pod> States<'_, A> {
         let looked: [(u32, A); L] = cuda_std::array::from_fn(|l| {
             let (shifted, earliest) = (end + l, first + groups_back * L);
             let tile = Ord::max(shifted, earliest) - groups_back * L;
-            // SAFETY: tile `first`, or one before `end`, since `l` is less than `L`.
+            // SAFETY: of tile `first`, or of one before `end`, since `l` is less than `L` and `groups_back` at least 1; and
+            // of one of its columns, since `column` is less than `count`, the type's invariant.
             let known = unsafe { self.value_unchecked(tile * columns.count as usize + columns.column as usize) };
             if shifted >= earliest { known } else { (PREFIX, identity) }
         });

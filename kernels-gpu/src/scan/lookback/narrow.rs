@@ -101,13 +101,13 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const U: usize>(
     out: SliceMut<'_, Op::Output>,
 ) {
     let (columns, n) = (Columns::new(lines.inner as u32), lines.n);
-    let matrix = n.saturating_mul(columns.count as usize);
+    let matrix = n.saturating_mul(columns.count() as usize);
     if matrix == 0 || matrix > x.len() || thread::block_idx_y() | thread::block_idx_z() != 0 {
         return;
     }
-    let rows = Ord::max(WARPS * columns.groups as usize * U, 1);
+    let rows = Ord::max(WARPS * columns.groups() as usize * U, 1);
     let of_matrix = Ord::max(n.div_ceil(rows), 1);
-    let matrices = Ord::min(lines.count / columns.count as usize, x.len() / matrix);
+    let matrices = Ord::min(lines.count / columns.count() as usize, x.len() / matrix);
     let count = matrices.saturating_mul(of_matrix);
     let shared = cuda_std::shared::dynamic::<Op::Acc>();
     let has_room = |tiles: usize| shared.len() >= FIRST_VALUE + tiles * WORKERS * U;
@@ -219,8 +219,8 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
     fn part(&self, number: u32) -> Part {
         let (matrix, in_matrix) = self.place(number);
         let warp = in_matrix as usize * WARPS + thread::thread_idx_x() as usize / 32;
-        let row = warp * (self.columns.groups as usize * U);
-        let columns = self.columns.count as usize;
+        let row = warp * (self.columns.groups() as usize * U);
+        let columns = self.columns.count() as usize;
         let first = (matrix as usize * self.n + row) * columns;
         let left = self.n.saturating_sub(row) * columns;
         let room = Ord::min(self.x.len(), self.out.len()).saturating_sub(first);
@@ -228,7 +228,7 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
         Part {
             first,
             len: len as u32,
-            row: row as u64 + u64::from(self.columns.group),
+            row: row as u64 + u64::from(self.columns.group()),
         }
     }
 
@@ -256,7 +256,7 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
             let len = if warp::lane_id() < step { part.len } else { 0 };
             for u in 0..U {
                 if at(u) < len {
-                    values[u] = Op::lift(loaded[u], part.row + u as u64 * u64::from(self.columns.groups));
+                    values[u] = Op::lift(loaded[u], part.row + u as u64 * u64::from(self.columns.groups()));
                 }
             }
         }
@@ -287,10 +287,10 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
     /// Publishes the totals of a tile: its prefixes, if it is the first of its matrix.
     #[inline(always)]
     fn publish(&self, number: u32, total: Op::Acc) {
-        if warp::lane_id() < self.columns.count {
+        if warp::lane_id() < self.columns.count() {
             let is_first = self.place(number).1 == 0;
             let flag = if is_first { PREFIX } else { AGGREGATE };
-            let state = number as usize * self.columns.count as usize + self.columns.column as usize;
+            let state = number as usize * self.columns.count() as usize + self.columns.column() as usize;
             self.states.publish(state, flag, total);
         }
     }
@@ -322,16 +322,14 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
     /// result is written. Of an exclusive scan that is the next row; what stands before the part is that of the first.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn park(&self, side: usize, values: [Op::Acc; U]) {
-        let Columns {
-            count, groups, group, ..
-        } = self.columns;
+        let (groups, group) = (self.columns.groups(), self.columns.group());
         let before = self.before_warp(side, thread::thread_idx_x() as usize / 32);
         let (first, is_last) = (self.parked(side), group + 1 == groups);
         let further = match () {
             // Nor has a lane without a column a next row.
             _ if !self.exclusive || group >= groups => 0,
-            _ if is_last => WORKERS + count as usize - self.columns.lanes() as usize,
-            _ => count as usize,
+            _ if is_last => WORKERS + self.columns.count() as usize - self.columns.lanes() as usize,
+            _ => self.columns.count() as usize,
         };
         // Other lanes have written what waited here.
         warp::sync_warp(warp::FULL_MASK);
@@ -368,7 +366,7 @@ impl<T: Pod, Op: ReduceOp<T>, const U: usize> Block<'_, T, Op, U> {
                     unsafe { set_unchecked(self.out, part.first + place as usize, result) };
                 }
                 place += step;
-                row += u64::from(self.columns.groups);
+                row += u64::from(self.columns.groups());
             }
             u += TOGETHER;
             parked += TOGETHER * WORKERS;
