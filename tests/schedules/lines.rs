@@ -2,6 +2,7 @@
 //! Reductions, scans, histograms, and elements that change their places.
 
 use kernels_gpu::scan::lookback::{self, narrow};
+use kernels_gpu::sort::tile_len;
 use ndarray::{Axis, Ix1, s};
 use warpsmith::ops::{
     All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
@@ -195,9 +196,15 @@ fn top_k<T: Value + TopK>(run: &mut Run) {
 }
 
 fn sort<T: Value + Sort>(run: &mut Run) {
-    let x = run.array::<T, _>((2, 8500));
-    run.keep(x.sort(Axis(1)));
-    run.keep(x.argsort(Axis(1)));
+    // Rows that no block has room for, in passes by tiles, which look back past each other: three tiles, and with places two.
+    for (tiles, with_places) in [(2, false), (1, true)] {
+        let columns = tiles * tile_len::<T::Word>() / 2 + 1 + run.len(60);
+        let x = run.array::<T, _>((2, columns));
+        match with_places {
+            false => run.keep(x.sort(Axis(1))),
+            true => run.keep(x.argsort(Axis(1))),
+        }
+    }
     // A warp's rows, and those of several.
     for most in [100, 2000] {
         let (rows, columns) = (1 + run.len(5), 1 + run.len(most));
