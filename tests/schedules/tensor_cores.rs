@@ -32,9 +32,9 @@ pub(super) fn halves(run: &mut Run) {
     if generation == HOPPER {
         // More stages than there are, of what is read by ordinary loads.
         by_choices_along::<f32>(512, run, "tf32", &["tn"], &["wgmma 64 1"], tf32);
-        across::<f16>(run, "nn", &SHAPES);
-        across::<bf16>(run, "nt", &SHAPES);
-        across::<bf16>(run, "tn", &SHAPES);
+        across::<f16>(run, "nn", &SHAPES, &[Added::Bias]);
+        across::<bf16>(run, "nt", &SHAPES, &[Added::Bias]);
+        across::<bf16>(run, "tn", &SHAPES, &[Added::Residual]);
     } else {
         each_type!(run, in_parts: f32 i32);
         // More parts than a thread adds up.
@@ -56,19 +56,37 @@ const SHAPES: [(usize, usize); 7] = [
 
 /// One that two clusters of four fill by tiles of 64 × 112.
 pub(super) fn halves_in_fours(run: &mut Run) {
-    across::<f16>(run, "nn", &[(216, 248)]);
-    across::<bf16>(run, "nt", &[(216, 248)]);
+    across::<f16>(run, "nn", &[(216, 248)], &[Added::Bias, Added::Residual]);
+    across::<bf16>(run, "nt", &[(216, 248)], &[Added::Bias, Added::Residual]);
 }
 
-fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str, shapes: &[(usize, usize)]) {
+/// Products of these shapes, and with what is finished from `added`: the code of that knows the type and the tile, but not how
+/// operands lie.
+fn across<T: Value + MatMul>(run: &mut Run, layout: &'static str, shapes: &[(usize, usize)], added: &[Added]) {
     for &(m, n) in shapes {
         let operands = Operands::<T>::new(run, [m, n, 72], layout);
         run.keep(operands.a().matmul(&operands.b()));
-        let bias = run.array::<T, _>((1, n));
-        run.keep(operands.a().fused_matmul(&operands.b()).bias(&bias).relu().compute());
-        let residual = run.array::<T, _>((m, n));
-        run.keep(operands.a().fused_matmul(&operands.b()).residual(&residual).compute());
+        for added in added {
+            let (a, b) = (operands.a(), operands.b());
+            let product = a.fused_matmul(&b);
+            match added {
+                Added::Bias => {
+                    let bias = run.array::<T, _>((1, n));
+                    run.keep(product.bias(&bias).relu().compute());
+                }
+                Added::Residual => {
+                    let residual = run.array::<T, _>((m, n));
+                    run.keep(product.residual(&residual).compute());
+                }
+            }
+        }
     }
+}
+
+/// What is added to a product.
+enum Added {
+    Bias,
+    Residual,
 }
 
 fn tf32(a: &DeviceArrayRef<f32, Ix2>, b: &DeviceArrayRef<f32, Ix2>) -> Result<DeviceArray<f32, Ix2>> {
@@ -87,7 +105,12 @@ fn turing(run: &mut Run) {
 }
 
 pub(super) fn wide(run: &mut Run) {
-    by_choices::<f64>(run, "f64", &LAYOUTS, &["dmma 32 1", "dmma 64 1", "dmma 128 1"], matmul);
+    // Ampere's have one tile, whichever is chosen.
+    let tiles: &[&str] = match run.generation() {
+        HOPPER => &["dmma 32 1", "dmma 64 1", "dmma 128 1"],
+        _ => &["dmma 64 1"],
+    };
+    by_choices::<f64>(run, "f64", &LAYOUTS, tiles, matmul);
     if run.generation() == HOPPER {
         // Three tiles for two multiprocessors, which are cut along k.
         let operands = Operands::<f64>::new(run, [30, 300, 160], "nn");
