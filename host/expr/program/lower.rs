@@ -606,6 +606,26 @@ mod tests {
             lowered.lengths = vec![len];
             assert_eq!(ptx::vectors(&lowered.program, &lowered.lengths), wanted, "{len}");
         }
+        let halves = DeviceArray::<crate::f16, _>::zeros(device.default_stream(), 8192)?;
+        let tanh = || halves.expr().tanh() * crate::f16::ONE;
+        for (expr, len, wanted) in [
+            (tanh(), 8192, Vectors::Two),
+            (tanh().fast_math(), 8192, Vectors::Two),
+            (tanh(), 6144, Vectors::One),
+            (tanh(), 8200, Vectors::Any),
+            (&halves + crate::f16::ONE, 8192, Vectors::One),
+            (tanh() + &halves, 8192, Vectors::Two),
+            (tanh().exp().sin().ln().sqrt().tanh(), 8192, Vectors::One),
+        ] {
+            let root = expr.into_part().expect("an array");
+            let mut lowered = lower(&[Arc::clone(&root)], &root.shape, &[1 << 20]);
+            lowered.lengths = vec![len];
+            assert_eq!(
+                ptx::vectors(&lowered.program, &lowered.lengths),
+                wanted,
+                "{len} of halves"
+            );
+        }
         Ok(())
     }
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a launch is told: one block of bytes, in which kernel and host find everything at the same offsets.
 
+use cuda_std::scalar::ScalarType;
 use kernels_gpu::transpose::Extent;
 
+use super::halves::{is_arithmetic, is_cast};
 use super::shares::Shares;
 use super::{MOST, order, vector_len};
+use crate::backend::DeviceFnInfo;
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
 use crate::expr::program::stashed::stash_len;
 use crate::expr::program::{Form, Input, Layout, Program, Step, Vectors, WARP_LOG2};
@@ -51,6 +54,10 @@ const LEAST_RAGGED: [usize; 2] = [48, 4];
 
 /// The least vectors of which a thread has [two](is_paired): fewer leave some multiprocessors without a block.
 pub(super) const LEAST_PAIRED: usize = if cfg!(test) { 200 } else { 1 << 18 };
+
+/// The least vectors of which a thread has [two of 16-bit elements](has_pairs_of_halves): 2^26 elements. Of `tanh(x) · 2 + 1` those take
+/// 64.4 µs for 65.7, and 2^28 252.6 for 262.1 (H200); of 2^22 two vectors were slower (7.5 for 7.2, H100).
+const LEAST_PAIRED_HALVES: usize = if cfg!(test) { 1000 } else { 1 << 23 };
 
 /// The values of a launch, in the order of the program.
 pub(in crate::expr) struct Arguments<'a> {
@@ -106,6 +113,28 @@ pub(super) fn is_paired(program: &Program) -> bool {
         && (LEAST..=MOST).contains(&calls)
 }
 
+/// Whether a thread has two vectors of 16-bit elements where an array is [so long](LEAST_PAIRED_HALVES) and full blocks have all of
+/// them: where a program calls few functions, of which one at least is more than arithmetic. Vectors of 16-bit elements have twice as
+/// many as others, and so twice as much to compute between a load and the store, in which one vector alone leaves memory waiting.
+fn has_pairs_of_halves(program: &Program) -> bool {
+    const MOST: usize = 4;
+    let is_call = |step: &&Step| match step {
+        Step::Call(function, _) => !is_cast(program.functions[usize::from(*function)]),
+        _ => false,
+    };
+    let calls = program.steps.iter().filter(is_call).count();
+    let is_more = |function: &&'static DeviceFnInfo| !is_cast(function) && !is_arithmetic(function);
+    let is_half = |ty: ScalarType| ty.bytes() == 2;
+    let mut outputs = program.outputs.iter().map(|&value| program.types[usize::from(value)]);
+    let mut rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
+    rows.next().is_some_and(|row| is_half(row.ty))
+        && rows.next().is_none()
+        && outputs.all(is_half)
+        && vector_len(program) > SPREAD
+        && calls <= MOST
+        && program.functions.iter().any(|function| is_more(&function))
+}
+
 /// The vectors of each thread, of elements along axes of these lengths. Launches of parts of one axis have full blocks too, since
 /// the parts are a power of two that is more than a block has.
 pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors {
@@ -113,7 +142,8 @@ pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors 
         return Vectors::Any;
     };
     let vector = vector_len(program);
-    let has_pairs = is_paired(program) && len >= LEAST_PAIRED * vector;
+    let has_pairs = (is_paired(program) && len >= LEAST_PAIRED * vector)
+        || (len >= LEAST_PAIRED_HALVES * vector && has_pairs_of_halves(program));
     let of_block = vector * threads(program) as usize * if has_pairs { 2 } else { 1 };
     match len > 0 && len.is_multiple_of(of_block) {
         true if has_pairs => Vectors::Two,
@@ -512,7 +542,6 @@ pub(super) fn least_blocks(form: Form) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::expr::program::Reduce;
-    use cuda_std::scalar::ScalarType;
 
     /// The last blocks are there and read at least what the cache has, and so are the elements before theirs.
     #[test]

@@ -38,6 +38,13 @@ pub(super) fn is_cast(function: &DeviceFnInfo) -> bool {
     function::widened(function).or(function::rounded(function)).is_some()
 }
 
+/// Whether a function is a sum, a difference or a product of `f32`.
+pub(super) fn is_arithmetic(function: &DeviceFnInfo) -> bool {
+    let is = |binary| function::binary(binary, ScalarType::F32).is_some_and(|own| own == function);
+    let is_square = || function::unary(Unary::Square, ScalarType::F32).is_some_and(|own| own == function);
+    [Binary::Add, Binary::Sub, Binary::Mul].into_iter().any(is) || is_square()
+}
+
 impl Operation {
     /// What each step is on a GPU of that compute capability; `None` for those that are no such operations.
     pub(super) fn all(program: &Program, capability: (u32, u32)) -> Vec<Option<Self>> {

@@ -16,7 +16,8 @@
 //!
 //! * *Vectors*, where the program is aligned: a thread has [`vector_len`] neighbours, one access to each array. Of an array
 //!   with one axis, what is left behind the last vector is taken one by one, by threads of its own. Where such a program has
-//!   much to compute, and its array is long and of whole vectors, a thread has two of them. Where full blocks have all elements,
+//!   much to compute, and its array is long and of whole vectors, a thread has two of them; and where it computes something of a very
+//!   long array of 16-bit floats. Where full blocks have all elements,
 //!   the program says so ([`Vectors`](super::program::Vectors)), and no thread has bounds, nor the code for single elements.
 //!   Of many arrays that are several times the cache a thread has a word each ([`Program::by_words`]).
 //! * *Spread*, where it is not: a thread has up to 4 elements of a row, as far apart as there are threads beside it, so that

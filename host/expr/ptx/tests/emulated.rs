@@ -316,6 +316,22 @@ fn two_vectors_of_a_thread() {
     }
 }
 
+/// Of a long array of 16-bit floats, in full blocks.
+#[test]
+fn two_vectors_of_halves() {
+    for len in [8192, 3 * 4096, 8200] {
+        let blocks = twice(|stream| {
+            let numbers = narrow_numbers(0x9e37_79b9, len, crate::f16::from_bits, crate::f16::is_finite);
+            let x = DeviceArray::from_ndarray(stream, &ndarray::Array1::from_vec(numbers))?;
+            let y = x.expr().tanh() * crate::f16::from_f32(2.0) + crate::f16::ONE;
+            y.eval()?;
+            y.fast_math().eval()?;
+            Ok(())
+        });
+        assert!(blocks > 3, "{blocks}");
+    }
+}
+
 /// Arrays that are several times the cache: along one axis with a rest and without, in rows beside a row that is repeated, and rows
 /// that are combined. What is read alone, or lies otherwise, is not streamed.
 fn streamed_arrays(stream: &Stream) -> Result<()> {
