@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, array, s};
-use warpsmith::optim::Parameter;
+use warpsmith::expr::Value;
+use warpsmith::ops::Real;
 use warpsmith::{Error, bf16, f16};
 
 /// Values that are exact in every type, as are their differences.
@@ -33,7 +34,7 @@ fn integral(y: &Array3<f64>, axis: Axis, points: &[f64]) -> ArrayD<f64> {
     lines.into_dyn()
 }
 
-fn of_each_type<T: FloatNumber + Parameter>() {
+fn of_each_type<T: FloatNumber + Value<Element = T> + Real>() {
     let x = samples();
     let on_device = upload(&x.mapv(T::of));
     for axis in 0..3 {

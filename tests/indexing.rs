@@ -22,6 +22,15 @@ fn taken<T: Element + Debug + PartialEq>(shape: &[usize], axis: Axis, indices: &
     assert_eq!(on_device.take(axis, &long).unwrap().to_ndarray().unwrap(), wanted);
     let signed = upload(&Array1::from_iter(indices.iter().map(|&i| i as i64)));
     assert_eq!(on_device.take(axis, &signed).unwrap().to_ndarray().unwrap(), wanted);
+    if shape[axis.index()] <= 256 {
+        let narrow = Array1::from_iter(indices.iter().map(|&i| i as u8));
+        let same =
+            |got: warpsmith::Result<DeviceArray<T, IxDyn>>| assert_eq!(got.unwrap().to_ndarray().unwrap(), wanted);
+        same(on_device.take(axis, &narrow));
+        same(on_device.take(axis, &upload(&narrow)));
+        same(on_device.take(axis, &upload(&narrow.mapv(u16::from))));
+        same(on_device.take(axis, &upload(&narrow.mapv(i32::from))));
+    }
     let short = upload(&Array1::from_iter(indices.iter().rev().map(|&i| i as u32)));
     let short = short.flip(Axis(0)).unwrap();
     assert_eq!(on_device.take(axis, &short).unwrap().to_ndarray().unwrap(), wanted);
@@ -69,6 +78,12 @@ fn indices_out_of_bounds_fail() {
     let device = Device::simulator();
     let stream = device.default_stream();
     let x = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
+    let negative = DeviceArray::from_ndarray(stream, &array![0i32, -1]).unwrap();
+    let error = x.take(Axis(0), &negative).unwrap_err().to_string();
+    assert!(error.contains("given -1, as number 1"), "{error}");
+    let beyond = DeviceArray::from_ndarray(stream, &array![0u8, 255]).unwrap();
+    let error = x.take(Axis(0), &beyond).unwrap_err().to_string();
+    assert!(error.contains("given 255, as number 1"), "{error}");
     for index in [3i64, -1, i64::MIN] {
         let indices = DeviceArray::from_ndarray(stream, &array![0, index]).unwrap();
         let error = x.take(Axis(0), &indices).unwrap_err();

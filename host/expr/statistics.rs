@@ -189,6 +189,23 @@ impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> 
     ///
     /// [`Error::Axes`] if there is no such axis or one is named twice, [`Error::Shape`] if the weights do not broadcast to this
     /// array's shape, [`Error::DifferentDevices`]; those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// // Two pictures of 2 × 2, and how much each of a picture's elements counts.
+    /// let x = array![[[1.0, 2.0], [3.0, 4.0]], [[0.0, 8.0], [4.0, 4.0]]];
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &x)?;
+    /// let weights = DeviceArray::from_ndarray(device.default_stream(), &array![[3.0, 1.0], [0.0, 0.0]])?;
+    /// assert_eq!(x.weighted_mean_axes(&[1, 2], &weights)?.to_ndarray()?, array![1.25, 2.0].into_dyn());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "average")]
     pub fn weighted_mean_axes<E: Dimension>(
         &self,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Differences of neighbours, and what is made of them: derivatives and integrals of sampled functions.
 
+use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Number;
-use ndarray::{Axis, Dimension, Ix1, RemoveAxis, Slice};
+use ndarray::{Axis, Dimension, Ix0, Ix1, RemoveAxis, Slice};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::expr::{self, Expr};
-use crate::optim::Parameter;
+use crate::expr::{self, Expr, Promote, Value};
+use crate::ops::Real;
 use crate::view::DeviceView;
 
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
@@ -77,8 +78,14 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     }
 }
 
+/// The types that derivatives and integrals are computed in: `f64` of `f64`, and `f32` of all others.
+trait Wide: Value<Element = Self> + Element + Real<Total = Self> + Promote<Self, Output = Self> {}
+
+impl Wide for f32 {}
+impl Wide for f64 {}
+
 /// Derivatives and integrals of functions that are known at equal distances, and integrals of those that are at given points.
-impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
+impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> {
     /// The derivative along an axis of a function whose values at distances of `spacing` these are: NumPy's `gradient`. Inside it is
     /// the central difference `(x[i + 1] − x[i − 1]) / (2 spacing)`, whose error falls with the square of the spacing, and at both
     /// ends the difference to the only neighbour. Of 16-bit floats it is computed in `f32`, and rounded once; integers are
@@ -107,24 +114,31 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
     /// ```
     pub fn gradient(&self, axis: Axis, spacing: T) -> Result<DeviceArray<T, D>> {
         self.layout.check_axis("gradient", axis.index())?;
-        let len = self.shape()[axis.index()];
-        if len < 2 {
+        if self.shape()[axis.index()] < 2 {
             return Err(Error::Shape {
                 operation: "gradient",
                 given: format!("axis {} of shape {:?}", axis.index(), self.shape()),
                 wanted: "an axis of two elements or more".into(),
             });
         }
+        match T::TYPE {
+            ScalarType::F64 => self.gradient_in::<f64>(axis, spacing),
+            _ => self.gradient_in::<f32>(axis, spacing),
+        }
+    }
+
+    /// [`gradient`](Self::gradient) along an axis of two elements or more.
+    fn gradient_in<W: Wide>(&self, axis: Axis, spacing: T) -> Result<DeviceArray<T, D>> {
         let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         let mut differ = |from: Slice, to: Slice, at: Slice, part: f64| -> Result<()> {
             let (from, to) = (self.slice_axis(axis, from)?, self.slice_axis(axis, to)?);
-            let difference = to.expr().cast::<T::State>() - from.expr().cast::<T::State>();
+            let difference = to.expr().cast::<W>() - from.expr().cast::<W>();
             // A part of the difference, for twice the spacing may be no number of the type.
-            let quotient =
-                difference * expr::scalar(part).cast::<T::State>() / expr::scalar(spacing).cast::<T::State>();
+            let quotient = difference * expr::scalar(part).cast::<W>() / expr::scalar(spacing).cast::<W>();
             quotient.cast::<T>().eval_into(&mut *out.slice_axis_mut(axis, at)?)
         };
         let range = |start: usize, end: usize| Slice::from(start..end);
+        let len = self.shape()[axis.index()];
         let last = len - 1;
         differ(range(0, len - 2), range(2, len), range(1, last), 0.5)?;
         differ(range(0, 1), range(1, 2), range(0, 1), 1.0)?;
@@ -161,11 +175,19 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
         D: RemoveAxis,
     {
         self.layout.check_axis("trapezoid", axis.index())?;
+        match T::TYPE {
+            ScalarType::F64 => self.trapezoid_in::<f64>(axis, spacing),
+            _ => self.trapezoid_in::<f32>(axis, spacing),
+        }
+    }
+
+    fn trapezoid_in<W: Wide>(&self, axis: Axis, spacing: T) -> Result<DeviceArray<T, D::Smaller>>
+    where
+        D: RemoveAxis,
+    {
         let (later, earlier) = (self.between(axis, 1, 0)?, self.between(axis, 0, 1)?);
-        let heights = later.expr().cast::<T::State>() + earlier.expr().cast::<T::State>();
-        (heights.sum_axis(axis) * half(&expr::scalar(spacing)))
-            .cast::<T>()
-            .eval()
+        let heights = later.expr().cast::<W>() + earlier.expr().cast::<W>();
+        (heights.sum_axis(axis) * half::<T, W>(spacing)).cast::<T>().eval()
     }
 
     /// [`trapezoid`](Self::trapezoid) of values at the places `points`, one for each index along the axis: NumPy's with `x`. Where points
@@ -181,16 +203,31 @@ impl<T: Parameter, D: Dimension> DeviceArrayRef<T, D> {
         D: RemoveAxis,
     {
         let points = points.laid_along("trapezoid_at", self, axis)?;
+        match T::TYPE {
+            ScalarType::F64 => self.trapezoid_between::<f64>(axis, &points),
+            _ => self.trapezoid_between::<f32>(axis, &points),
+        }
+    }
+
+    /// [`trapezoid_at`](Self::trapezoid_at) of points in as many axes as there are here.
+    fn trapezoid_between<W: Wide>(
+        &self,
+        axis: Axis,
+        points: &DeviceArrayRef<T, D>,
+    ) -> Result<DeviceArray<T, D::Smaller>>
+    where
+        D: RemoveAxis,
+    {
         let (later, earlier) = (self.between(axis, 1, 0)?, self.between(axis, 0, 1)?);
-        let heights = later.expr().cast::<T::State>() + earlier.expr().cast::<T::State>();
+        let heights = later.expr().cast::<W>() + earlier.expr().cast::<W>();
         let (end, start) = (points.between(axis, 1, 0)?, points.between(axis, 0, 1)?);
-        let widths = end.expr().cast::<T::State>() - start.expr().cast::<T::State>();
+        let widths = end.expr().cast::<W>() - start.expr().cast::<W>();
         let sums = (heights * widths).sum_axis(axis);
-        (sums * half(&expr::scalar(T::ONE))).cast::<T>().eval()
+        (sums * half::<T, W>(T::ONE)).cast::<T>().eval()
     }
 }
 
 /// Half of a number, in the type that is computed in.
-fn half<'a, T: Parameter>(number: &Expr<'a, T, ndarray::Ix0>) -> Expr<'a, T::State, ndarray::Ix0> {
-    (number.cast::<f64>() * 0.5).cast::<T::State>()
+fn half<T: Value, W: Wide>(number: T) -> Expr<'static, W, Ix0> {
+    (expr::scalar(number).cast::<f64>() * 0.5).cast::<W>()
 }

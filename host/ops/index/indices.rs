@@ -10,14 +10,13 @@ use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
-/// The types of indices on the device: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
+/// The types of indices on the device: `u64`, `u32`, `u16`, `u8`, `i64` and `i32`. Indices count from 0; a negative one is out of
+/// bounds. Kernels take them with 64 bits: those of other types than `u64` are cast first, by a kernel of their own. A mask of
+/// `u8` is no list of indices: its bytes would name the elements 0 and 1, as in NumPy's `take`.
 pub trait Index: sealed::Sealed {}
 
-impl Index for u64 {}
-impl Index for i64 {}
-impl Index for u32 {}
-
-/// The types of indices on the host: `usize`, `i32`, `i64`, `u32` and `u64`. Indices count from 0; a negative one is out of bounds.
+/// The types of indices on the host: `usize`, `isize`, `u64`, `u32`, `u16`, `u8`, `i64` and `i32`. Indices count from 0; a negative one
+/// is out of bounds.
 pub trait HostIndex: Copy + sealed::ToPlace {}
 
 /// Which parts along an axis are meant, one after another: a reference to an array or a view of one axis, of an [`Index`]; or to
@@ -28,8 +27,8 @@ pub trait HostIndex: Copy + sealed::ToPlace {}
 /// of bounds is its panic, [`Error::Fault`](crate::Error::Fault), which names it, too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the indices of parts along an axis",
-    note = "wanted: a reference to an array of one axis on the device, of `u64`, `i64` or `u32`; or to a slice or an array of one \
-            axis on the host, of `usize`, `i32`, `i64`, `u32` or `u64`"
+    note = "wanted: a reference to an array of one axis on the device, of `u64`, `u32`, `u16`, `u8`, `i64` or `i32`; or to a \
+            slice or an array of one axis on the host, of these types, `usize` or `isize`"
 )]
 pub trait Indices<'a>: sealed::Indices<'a> {}
 
@@ -51,18 +50,6 @@ pub(super) mod sealed {
         }
     }
 
-    impl Sealed for i64 {
-        fn to_kernel(indices: &DeviceArrayRef<i64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-            Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
-        }
-    }
-
-    impl Sealed for u32 {
-        fn to_kernel(indices: &DeviceArrayRef<u32, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-            Ok(Ordered::Copied(indices.cast::<u64>()?))
-        }
-    }
-
     pub trait ToPlace: std::fmt::Display {
         /// The place that it names, if there may be such a place.
         fn place(self) -> Option<u64>;
@@ -81,6 +68,23 @@ pub(super) mod sealed {
     }
 }
 
+impl Index for u64 {}
+
+/// Types whose indices are cast.
+macro_rules! cast_index {
+    ($($type:ty),*) => {$(
+        impl Index for $type {}
+
+        impl sealed::Sealed for $type {
+            fn to_kernel(indices: &DeviceArrayRef<$type, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+                Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
+            }
+        }
+    )*};
+}
+
+cast_index!(u32, u16, u8, i64, i32);
+
 macro_rules! host_index {
     ($($type:ty),*) => {$(
         impl HostIndex for $type {}
@@ -93,7 +97,7 @@ macro_rules! host_index {
     )*};
 }
 
-host_index!(usize, i32, i64, u32, u64);
+host_index!(usize, isize, u64, u32, u16, u8, i64, i32);
 
 macro_rules! on_the_device {
     ($($type:ty),*) => {$(
