@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Expressions: the bits of the operations one by one, on the device and on the simulated GPU.
 
+mod bounds;
 mod layouts;
 mod lifetimes;
 mod odd;
@@ -486,7 +487,7 @@ fn fast_math_rounds_less() {
     );
 }
 
-/// Longer than a kernel, and deeper than a stack.
+/// Longer than a kernel, and deeper than a stack: 100,000 operations one after another.
 #[test]
 fn long_expressions_are_cut() {
     let a = upload_vec(&random::<i64>(100, 17));
@@ -505,11 +506,61 @@ fn long_expressions_are_cut() {
     }
     let wanted = elements(&a).into_iter().map(|x| x.wrapping_shl(60));
     assert_eq!(elements(&doubled.eval().unwrap()), wanted.collect::<Vec<_>>());
+    // Deeper than a stack: built, told of, computed, by kernels of which each goes on with what the one before has left, and dropped.
     let mut deep = a.expr();
-    for _ in 0..200_000 {
-        deep = -deep;
+    for i in 0..100_000 {
+        deep = deep + (i % 3);
     }
+    assert!(deep.explain().unwrap().lines().count() > 60);
+    let wanted = elements(&a).into_iter().map(|x| x.wrapping_add(99_999));
+    assert_eq!(elements(&deep.eval().unwrap()), wanted.collect::<Vec<_>>());
+    let _text = format!("{deep:?}");
     drop(deep);
+}
+
+/// A number on either side of every operator, of every type: as the expression of that number.
+#[test]
+fn numbers_on_either_side_of_every_operator() {
+    macro_rules! sides {
+        ($($type:ty),*) => {$({
+            let of = |numbers: [u8; 4]| numbers.map(|x| <$type as From<u8>>::from(x));
+            let (x, n) = (upload_vec(&of([1, 7, 0, 200])), of([3, 0, 0, 0])[0]);
+            let number = expr::scalar(n);
+            for (at, [got, wanted]) in [
+                [&x + n, &x + &number], [n + &x, &number + &x],
+                [&x - n, &x - &number], [n - &x, &number - &x],
+                [&x * n, &x * &number], [n * &x, &number * &x],
+                [&x / n, &x / &number], [n / &x, &number / &x],
+                [&x % n, &x % &number], [n % x.expr(), &number % &x],
+            ].iter().enumerate() {
+                let [got, wanted] = [got, wanted].map(|expr| elements(&expr.eval().unwrap()));
+                assert_same(&got, &wanted, &format!("{} {at}", stringify!($type)));
+            }
+        })*};
+    }
+    sides!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
+    let x = upload(&array![-7, 7, 8]);
+    // The sign of what is divided, as of Rust's; and by zero 0.
+    assert_eq!(elements(&(&x % 3).eval().unwrap()), [-1, 1, 2]);
+    assert_eq!(elements(&(&x % 0 + 1 / (&x - 7)).eval().unwrap()), [0, 0, 1]);
+    let is_odd = (&x & 1).equal(1);
+    assert_eq!(elements(&(!(&is_odd) | x.expr().less(0)).eval().unwrap()), [1, 0, 1]);
+    assert_eq!(elements(&(is_odd ^ x.expr().less(0)).eval().unwrap()), [0, 1, 0]);
+}
+
+#[test]
+fn items_are_numbers_and_conditions() {
+    let x = upload(&array![3.0f32, -4.0]);
+    assert_eq!(x.expr().square().sum().sqrt().item().unwrap(), 5.0);
+    assert!(x.expr().less(0.0).any().item().unwrap());
+    assert!(!x.expr().less(0.0).all().item().unwrap());
+    let error = x.expr().item().unwrap_err().to_string();
+    assert!(
+        error.contains("an expression of shape [2], wanted one element"),
+        "{error}"
+    );
+    let error = (&x + &upload(&array![1.0f32, 2.0, 3.0])).sum().item().unwrap_err();
+    assert!(matches!(error, Error::Shape { operation: "add", .. }), "{error}");
 }
 
 #[test]

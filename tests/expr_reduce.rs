@@ -299,6 +299,10 @@ fn types_and_places() {
         both(|stream| on(stream, &bytes).expr().sum().eval(), "bytes")[0],
         20_000_000u64
     );
+    // Of an array a mean of f32 is summed in f64, of an expression in f32.
+    let large = upload(&array![3e38f32, 3e38]);
+    let means = [large.expr().mean(), large.expr().cast::<f64>().mean().cast()].map(|mean| mean.item().unwrap());
+    assert_eq!((means, large.mean().unwrap()), ([f32::INFINITY, 3e38], 3e38));
     let mean = both(|stream| on(stream, &bytes).expr().mean().eval(), "bytes");
     assert_eq!(mean[0], 200.0f64);
     assert_eq!(

@@ -69,6 +69,41 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     }
 }
 
+impl<T: Value, D: Dimension> Expr<'_, T, D> {
+    /// Computes the only element, as of a sum, and waits for it: PyTorch's `item`. That of a condition is a `bool`.
+    ///
+    /// # Errors
+    ///
+    /// As [`eval`](Self::eval); [`Error::Shape`], before anything is computed, unless there is one element; those of earlier
+    /// kernels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0f32, -4.0])?;
+    /// assert_eq!(x.expr().square().sum().sqrt().item()?, 5.0);
+    /// assert!(x.expr().less(0.0).any().item()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn item(&self) -> Result<T> {
+        let root = self.part.as_ref().map_err(Clone::clone)?;
+        if root.shape.iter().product::<usize>() != 1 {
+            return Err(Error::Shape {
+                operation: "item",
+                given: format!("an expression of shape {:?}", root.shape),
+                wanted: "one element".into(),
+            });
+        }
+        Ok(T::of_element(self.eval()?.item()?))
+    }
+}
+
 /// Expressions that are evaluated together: a tuple of two to six expressions of one shape, or of references to
 /// such.
 pub trait Evaluate {

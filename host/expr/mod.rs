@@ -119,7 +119,8 @@
 //! Random numbers are parts of an expression too, in no array: [`Generator::uniform_expr`](crate::Generator::uniform_expr) and
 //! its kind.
 //!
-//! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels.
+//! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels. It may be as deep as memory is
+//! large: nothing that is done with it recurs.
 
 mod any;
 mod call;
@@ -127,6 +128,8 @@ mod close;
 mod compiled;
 mod deferred;
 mod eval;
+#[cfg(test)]
+mod every;
 mod explain;
 mod fast_math;
 mod formula;
@@ -184,6 +187,7 @@ pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
 pub use operand::{IntoExpr, Operand};
+pub(crate) use operators::Bits;
 pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};
 

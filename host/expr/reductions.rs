@@ -85,7 +85,9 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
         min min_axis min_axes: T [] () = Min;
         /// The largest element; NaN if any is. −0 is below +0.
         max max_axis max_axes: T [] () = Max;
-        /// The arithmetic mean: an `f64` of integers, which are summed so, of floats one of their type.
+        /// The arithmetic mean: an `f64` of integers, which are summed so, of floats one of their type. `f32` and 16-bit floats are
+        /// summed in `f32`, as by NumPy and PyTorch: the sum of 3e38 and 3e38 is infinite, and so is their mean. What
+        /// `x.cast::<f64>().mean()` is of is summed in `f64`, as [`mean`](crate::DeviceArrayRef::mean) of an array is.
         mean mean_axis mean_axes: T::Mean [T::Mean] () = Mean;
         /// The variance of all elements, `Σ(x − mean)² / (n − ddof)`: an `f64` of integers, of floats one of their type. They are
         /// read once, with their mean where that is wanted too: what is summed, in `f64`, are the distances from the first

@@ -19,10 +19,14 @@ pub trait Value: Scalar + sealed::Sealed {
     /// The bits, in the lowest ones.
     #[doc(hidden)]
     fn bits(self) -> u64;
+
+    /// The number that an array's element is.
+    #[doc(hidden)]
+    fn of_element(element: Self::Element) -> Self;
 }
 
 macro_rules! values {
-    ($($type:ty as $element:ty: |$x:ident| $bits:expr;)*) => {$(
+    ($($type:ty as $element:ty: |$x:ident| $bits:expr, |$e:ident| $number:expr;)*) => {$(
         impl sealed::Sealed for $type {}
 
         impl Value for $type {
@@ -32,22 +36,26 @@ macro_rules! values {
                 let $x = self;
                 $bits
             }
+
+            fn of_element($e: $element) -> Self {
+                $number
+            }
         }
     )*};
 }
 
 values! {
-    bool as u8: |x| x.into();
-    f32 as f32: |x| x.to_bits().into();
-    f64 as f64: |x| x.to_bits();
-    f16 as f16: |x| x.to_bits().into();
-    bf16 as bf16: |x| x.to_bits().into();
-    i32 as i32: |x| (x as u32).into();
-    i64 as i64: |x| x as u64;
-    u8 as u8: |x| x.into();
-    u16 as u16: |x| x.into();
-    u32 as u32: |x| x.into();
-    u64 as u64: |x| x;
+    bool as u8: |x| x.into(), |e| e != 0;
+    f32 as f32: |x| x.to_bits().into(), |e| e;
+    f64 as f64: |x| x.to_bits(), |e| e;
+    f16 as f16: |x| x.to_bits().into(), |e| e;
+    bf16 as bf16: |x| x.to_bits().into(), |e| e;
+    i32 as i32: |x| (x as u32).into(), |e| e;
+    i64 as i64: |x| x as u64, |e| e;
+    u8 as u8: |x| x.into(), |e| e;
+    u16 as u16: |x| x.into(), |e| e;
+    u32 as u32: |x| x.into(), |e| e;
+    u64 as u64: |x| x, |e| e;
 }
 
 /// The type that numbers of this one and of `U` have together in an expression: that of `a + b`.

@@ -3,13 +3,14 @@
 
 use kernels_gpu::compiled::Number;
 use ndarray::{DimMax, Dimension};
+use std::ops::{BitAnd, BitOr, BitXor, Rem};
 
 use super::Real;
 use super::broadcast::Common;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::expr::{Promote, Value};
+use crate::expr::{Bits, Promote, Value};
 
 /// Functions of each element, into a new array and into an existing one: `documentation name name_into;`.
 macro_rules! functions {
@@ -125,6 +126,13 @@ impl<T: Value<Element = T> + Element + Real, D: Dimension> DeviceArrayRef<T, D> 
         /// 1 or −1 with the number's sign, of ±0 too (NumPy's `sign` of 0 is 0); NaN stays NaN.
         #[doc(alias = "sign")]
         signum signum_into;
+        /// `x · Φ(x)`, where `Φ` is the normal distribution: as [`Expr::gelu`](crate::Expr::gelu), which says how exactly.
+        gelu gelu_into;
+        /// GELU's approximation by `tanh`: as [`Expr::gelu_tanh`](crate::Expr::gelu_tanh).
+        gelu_tanh gelu_tanh_into;
+        /// `x · sigmoid(x)`: as [`Expr::silu`](crate::Expr::silu).
+        #[doc(alias = "swish")]
+        silu silu_into;
     }
 
     questions! {
@@ -214,5 +222,83 @@ where
         atan2;
         /// The number with the other one's sign.
         copysign;
+    }
+}
+
+/// Remainders, element by element, broadcast as in NumPy; by one number, `(&x % 3).eval()`.
+impl<T, D: Dimension> DeviceArrayRef<T, D>
+where
+    T: Value<Element = T> + Element + Number + Promote<T, Output = T>,
+{
+    functions_of_two! {
+        /// The remainder of a division rounded towards zero, which has the sign of what is divided, as Rust's `%` and NumPy's `fmod`;
+        /// NumPy's `%` and `mod` have the divisor's. Of integers it is 0 by zero; of floats NaN.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use ndarray::array;
+        /// use warpsmith::{Device, DeviceArray};
+        ///
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let device = Device::auto()?;
+        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![7, -7, 7])?;
+        /// let y = DeviceArray::from_ndarray(device.default_stream(), &array![3, 3, 0])?;
+        /// assert_eq!(x.rem(&y)?.to_ndarray()?, array![1, -1, 0]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[doc(alias = "fmod")]
+        rem;
+    }
+}
+
+/// Operations on the bits of integers, masks among them, element by element, broadcast as in NumPy; with one number
+/// [expressions](crate::expr) have them, `(&x & 0xff).eval()` and `x.expr().shl(3)`.
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, 2.0, 3.0])?;
+/// let is_between = x.greater_scalar(1.5)?.bitand(&x.less_scalar(2.5)?)?;
+/// assert_eq!(is_between.to_ndarray()?, array![0, 1, 0]);
+/// # Ok(())
+/// # }
+/// ```
+impl<T, D: Dimension> DeviceArrayRef<T, D>
+where
+    T: Value<Element = T> + Element + Number + Bits + Promote<T, Output = T>,
+{
+    functions_of_two! {
+        /// The bits that both have.
+        #[doc(alias("bitwise_and", "logical_and"))]
+        bitand;
+        /// The bits that either has.
+        #[doc(alias("bitwise_or", "logical_or"))]
+        bitor;
+        /// The bits that one of them has, and not the other.
+        #[doc(alias("bitwise_xor", "logical_xor"))]
+        bitxor;
+        /// Shifted to the left by as many places: as [`Expr::shl`](crate::Expr::shl).
+        #[doc(alias = "left_shift")]
+        shl;
+        /// Shifted to the right by as many places: as [`Expr::shr`](crate::Expr::shr).
+        #[doc(alias = "right_shift")]
+        shr;
+    }
+
+    /// All bits inverted. A mask's 1 becomes 254, which is true as well: the opposite of a mask is `mask.equal_scalar(0)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    #[doc(alias("invert", "bitwise_not"))]
+    pub fn not(&self) -> Result<DeviceArray<T, D>> {
+        (!self.expr()).eval()
     }
 }

@@ -27,6 +27,9 @@ macro_rules! names {
         }
 
         impl $type {
+            #[cfg(test)]
+            pub(in crate::expr) const ALL: &[Self] = &[$(Self::$variant),*];
+
             pub(in crate::expr) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
