@@ -132,7 +132,7 @@ fn has_pairs_of_halves(program: &Program) -> bool {
         && outputs.all(is_half)
         && vector_len(program) > SPREAD
         && calls <= MOST
-        && program.functions.iter().any(|function| is_more(&function))
+        && program.functions.iter().any(is_more)
 }
 
 /// The vectors of each thread, of elements along axes of these lengths. Launches of parts of one axis have full blocks too, since
