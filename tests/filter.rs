@@ -199,6 +199,100 @@ fn scaled_weights<T: Channel>() {
 
 for_types!(scaled_weights: u8 u16 f32);
 
+/// A column times a row, rounded once.
+fn products(rows: usize, columns: usize) -> Array2<f32> {
+    let (column, row) = (weights(rows, 1), weights(1, columns));
+    &column * &row
+}
+
+/// Those that are taken apart are off by no more than what the method promises, and a half where they are rounded: `n 2⁻²⁴ Σ|w||x|` for
+/// `n` weights, of which `rows + columns` are products of the two passes and 16 what a weight may be off by.
+fn check_products<T: Channel>(shape: [usize; 3], weights: &Array2<f32>, border: Border<T>) {
+    let picture = picture::<T>(shape);
+    let got = upload(&picture).filter(weights, border).unwrap().to_ndarray().unwrap();
+    let sums = |weights: &Array2<f64>, of: fn(f32) -> f32| {
+        let (above, before) = (weights.nrows() / 2, weights.ncols() / 2);
+        Array3::from_shape_fn(shape, |(y, x, channel)| {
+            weights.indexed_iter().fold(0.0, |sum: f64, ((i, j), &weight)| {
+                let row = source(border, (y + i) as isize - above as isize, shape[0]);
+                let column = source(border, (x + j) as isize - before as isize, shape[1]);
+                let at = row
+                    .zip(column)
+                    .map(|(row, column)| of(picture[[row, column, channel]].wide()));
+                sum + weight * f64::from(at.unwrap_or(0.0))
+            })
+        })
+    };
+    let exact = weights.mapv(f64::from);
+    let (wanted, magnitudes) = (sums(&exact, |x| x), sums(&exact.abs(), f32::abs));
+    for ((at, &got), (&wanted, &magnitude)) in got.indexed_iter().zip(wanted.iter().zip(&magnitudes)) {
+        let what = format!("{at:?} of {shape:?} by {:?}, {border:?}", weights.shape());
+        if shape[2] == 4 && at.2 == 3 {
+            assert_eq!(got, picture[[at.0, at.1, at.2]], "{what}");
+            continue;
+        }
+        let bound = weights.len() as f64 / f64::from(1 << 24) * magnitude;
+        // What lies beyond a type's numbers is clamped.
+        let [low, high] = [wanted - bound, wanted + bound].map(|sum| T::of(sum as f32).wide());
+        assert!(
+            (low..=high).contains(&got.wide()),
+            "{what}: {got:?}, wanted {wanted} to {bound:e}"
+        );
+    }
+}
+
+/// Sizes around the least that are taken apart; pictures around a tile's and a strip's lengths, of each number of channels.
+fn a_column_times_a_row<T: Channel>() {
+    let zero = Border::Constant(T::ZERO);
+    for (rows, columns) in [(7, 7), (7, 9), (9, 7), (15, 7), (11, 13)] {
+        let weights = products(rows, columns);
+        for border in [Border::Clamp, Border::Reflect, Border::Wrap, zero] {
+            check_products::<T>([9, 12, 1], &weights, border);
+        }
+        check_products::<T>([19, 33, 3], &weights, Border::Reflect);
+        check_products::<T>([8, 21, 4], &weights, zero);
+    }
+    check_products::<T>([7, 700, 1], &products(9, 9), Border::Wrap);
+    check_products::<T>([70, 8, 1], &products(9, 9), Border::Clamp);
+}
+
+for_types!(a_column_times_a_row: u8 u16 f32);
+
+/// Those that are nearly so, of an even number of rows or columns, or with few of them, are not taken apart, and no weights are where the
+/// border is a constant other than 0.
+fn what_is_not_taken_apart<T: Channel>() {
+    let mut nearly = products(9, 9);
+    nearly[[4, 2]] *= 1.001;
+    check::<T>([12, 20, 1], &nearly);
+    for (rows, columns) in [(8, 9), (9, 8), (5, 11), (11, 5)] {
+        check::<T>([12, 20, 1], &products(rows, columns));
+    }
+    let (picture, weights, border) = (
+        picture::<T>([12, 20, 3]),
+        products(9, 9),
+        Border::Constant(T::scaled(0.7)),
+    );
+    let got = elements(&upload(&picture).filter(&weights, border).unwrap());
+    let wanted = wanted(&picture, &weights, border).into_raw_vec_and_offset().0;
+    assert_same(&got, &wanted, "a constant border");
+}
+
+for_types!(what_is_not_taken_apart: u8 u16 f32);
+
+/// NaN and infinities come to the windows that hold them, and to no others.
+#[test]
+fn what_is_no_number_stays_in_its_window_of_a_column_times_a_row() {
+    for value in [f32::NAN, f32::INFINITY] {
+        let mut picture = Array3::<f32>::ones((30, 31, 1));
+        picture[[14, 15, 0]] = value;
+        let got = upload(&picture).filter(&Array2::ones((9, 7)), Border::Clamp).unwrap();
+        for ((y, x, _), &got) in got.to_ndarray().unwrap().indexed_iter() {
+            let is_near = y.abs_diff(14) <= 4 && x.abs_diff(15) <= 3;
+            assert_eq!(got.is_finite(), !is_near, "{value} at {y}, {x}");
+        }
+    }
+}
+
 /// What lies beyond a type's numbers is clamped, halves go up, and NaN is 0.
 #[test]
 fn rounding() {

@@ -3,12 +3,15 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
+use kernels_gpu::blur::border::CONSTANT;
 use kernels_gpu::blur::filter::{ROWS, THREADS};
 use kernels_gpu::blur::filter_3x3::{Weights3x3, filter_3x3};
 use kernels_gpu::blur::filter_3x3_lines::{APART, BYTE_EXPONENT, ScaledWeights, blocks, filter_3x3_lines};
 use kernels_gpu::blur::filter_strips::{WORD_EXPONENT, blocks as blocks_of_strips, filter_strips};
 use ndarray::{ArrayBase, Data, Dimension, Ix2, Ix3};
 
+use super::gaussian::two_passes;
+use super::separable::Factors;
 use super::{Border, Channels, MAX_GRID_Y, PictureAxes, Pixel, check_radius, resident_threads};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -137,12 +140,10 @@ impl<T: Pixel> Call<'_, T> {
 /// Bytes.
 pub fn bytes(call: Call<'_, u8>) -> Result<()> {
     let Some(weights) = call.three_by_three() else {
-        return match call.padded::<5>() {
-            Some(weights) => integers::<u8, filter_strips<u8, 8, 5>, 5>(call, Some(weights), &BYTES),
-            None => {
-                let weights = call.padded();
-                integers::<u8, filter_strips<u8, 8, 7>, 7>(call, weights, &BYTES)
-            }
+        return match (call.padded::<5>(), call.padded::<7>()) {
+            (Some(weights), _) => integers::<u8, filter_strips<u8, 8, 5>, 5>(call, weights, &BYTES),
+            (_, Some(weights)) => integers::<u8, filter_strips<u8, 8, 7>, 7>(call, weights, &BYTES),
+            _ => of_any_size(call),
         };
     };
     // By vectors where rows begin at them and the weights can be scaled.
@@ -162,8 +163,10 @@ pub fn words(call: Call<'_, u16>) -> Result<()> {
     if let Some(weights) = call.three_by_three() {
         return of_any_width::<u16, filter_3x3<u16, 8>>(call, weights);
     }
-    let weights = call.padded();
-    integers::<u16, filter_strips<u16, 8, 5>, 5>(call, weights, &WORDS)
+    match call.padded() {
+        Some(weights) => integers::<u16, filter_strips<u16, 8, 5>, 5>(call, weights, &WORDS),
+        None => of_any_size(call),
+    }
 }
 
 /// Floats.
@@ -178,18 +181,17 @@ pub fn floats(call: Call<'_, f32>) -> Result<()> {
     // Zeros around fewer weights would make NaN of infinities.
     match call.padded().filter(|_| call.shape == (5, 5) && call.has_strips()) {
         Some(weights) => by_strips::<f32, filter_strips<f32, 4, 5>, 5>(call, weights, 1.0),
-        None => filter_any(call),
+        None => of_any_size(call),
     }
 }
 
-/// Integers, by strips where the `weights` are no more than `N × N` and can be scaled. Zeros around fewer change no result.
+/// Integers, by strips where the `weights` can be scaled. Zeros around fewer than `N × N` change no result.
 fn integers<T: Pixel, K: SafeKernel<Params = FilterStripsParams<T, N>>, const N: usize>(
     call: Call<'_, T>,
-    weights: Option<[[f32; N]; N]>,
+    weights: [[f32; N]; N],
     scale: &Scale,
 ) -> Result<()> {
-    let scaled = weights.and_then(|weights| scaled(weights, scale));
-    match scaled.filter(|_| call.has_strips()) {
+    match scaled(weights, scale).filter(|_| call.has_strips()) {
         Some((weights, scale)) => by_strips::<T, K, N>(call, weights, scale),
         None => filter_any(call),
     }
@@ -299,7 +301,13 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     ///
     /// With 3 × 3 weights and one channel, with 5 × 5, and for integers with any that are no more (for `u8`, than 7 × 7), each number is read
     /// once and written once. Otherwise a thread has several results of up to four rows, and reads a number from the cache once for all of
-    /// them. Weights that are a product of a row and a column are not taken apart.
+    /// them.
+    ///
+    /// Other weights of an odd number of rows and of columns, at least seven each, that are a column times a row, each to within 2⁻²⁰ of
+    /// itself, are taken apart: first the rows are filtered, by that of the largest weight, and then the columns, by `rows + columns`
+    /// products for each number in place of `rows · columns`. Each pass sums in the order above, in `f32`, so every device gives the same
+    /// bits here, too, and the error is within the same bound; `4 n` bytes are allocated for `n` numbers. With a constant border other
+    /// than 0 they are not.
     ///
     /// # Errors
     ///
@@ -413,6 +421,28 @@ fn by_strips<T: Pixel, K: SafeKernel<Params = FilterStripsParams<T, N>>, const N
         picture, width, height, channels, rows, border, weights, scale, constant, call.out,
     );
     picture.stream().launch::<K>(&config, args)
+}
+
+/// By two passes where the weights are a column times a row, else by the kernel for any weights.
+fn of_any_size<T: Pixel>(call: Call<'_, T>) -> Result<()> {
+    let (border, constant) = call.border;
+    // Beyond the picture's upper and lower edge the second pass has a constant itself, and not what the first would make of it.
+    let is_zero_beyond = border != CONSTANT || constant.to_f32() == 0.0;
+    let factors = Factors::of(&call.weights, call.shape.1).filter(|_| is_zero_beyond);
+    let Some(Factors {
+        along_rows,
+        along_columns,
+    }) = factors
+    else {
+        return filter_any(call);
+    };
+    let kind = Channels::of(OPERATION, call.picture)?;
+    two_passes(
+        call.picture,
+        [&along_rows, &along_columns],
+        (kind, call.border),
+        call.out,
+    )
 }
 
 /// By the kernel for any weights.

@@ -157,24 +157,39 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
 fn blur<T: Pixel>(
     picture: &DeviceArrayRef<T, Ix3>,
     sigma: f64,
+    (kind, border): (Channels, (u32, T)),
+    out: &mut DeviceArrayRef<T, Ix3>,
+) -> Result<()> {
+    let weights = weights(sigma);
+    let picture = &*picture.in_order()?;
+    out.write_in_order(picture.stream(), &mut |out| {
+        two_passes(picture, [&weights, &weights], (kind, border), out)
+    })
+}
+
+/// A picture filtered by weights along its rows, and then by others along its columns, of both of which there is an odd number. Both pictures
+/// lie in order, and have pixels.
+pub(super) fn two_passes<T: Pixel>(
+    picture: &DeviceArrayRef<T, Ix3>,
+    [along_rows, along_columns]: [&[f32]; 2],
     (kind, (border, constant)): (Channels, (u32, T)),
     out: &mut DeviceArrayRef<T, Ix3>,
 ) -> Result<()> {
     let stream = picture.stream();
     let (rows, columns, channels) = picture.raw_dim().into_pattern();
-    let weights = stream.constant(&weights(sigma))?;
+    let weights = stream.constant(along_rows)?;
     let mut between = DeviceArray::<f32, Ix3>::uninit(stream, picture.raw_dim())?;
     let tiles = columns.div_ceil(row_tile(channels));
     let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
     let blocks = (tiles as u32, rows.div_ceil(rows_each).min(MAX_GRID_Y) as u32);
     let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
-    let picture = &*picture.in_order()?;
     let args = (picture, columns, rows, &weights, border, constant, &mut between);
     match kind {
         Channels::Gray => stream.launch::<T::GaussianRows1>(&config, args)?,
         Channels::Rgb => stream.launch::<T::GaussianRows3>(&config, args)?,
         Channels::Rgba => stream.launch::<T::GaussianRows4>(&config, args)?,
     }
+    let weights = stream.constant(along_columns)?;
     let row_len = columns * channels;
     let across = row_len.div_ceil(COLUMN_THREADS);
     let groups = each(across * rows.div_ceil(COLUMN_OUTPUTS), stream, COLUMN_BLOCKS);
@@ -182,10 +197,8 @@ fn blur<T: Pixel>(
     let blocks = (across as u32, rows.div_ceil(strip) as u32);
     let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
     let has_alpha = u32::from(kind == Channels::Rgba);
-    out.write_in_order(stream, &mut |out| {
-        let args = (
-            &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
-        );
-        stream.launch::<T::GaussianColumns>(&config, args)
-    })
+    let args = (
+        &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
+    );
+    stream.launch::<T::GaussianColumns>(&config, args)
 }

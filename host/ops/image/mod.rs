@@ -9,6 +9,7 @@ mod filter;
 mod gaussian;
 mod grayscale;
 mod pixel;
+mod separable;
 
 pub use axes::PictureAxes;
 pub use border::Border;
