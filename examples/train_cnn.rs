@@ -337,7 +337,7 @@ fn train(training: Training, samples: &Samples, sizes: &Sizes) -> Result<(Networ
         losses.slice_mut(s![number..number + 1])?.assign(step.output())?;
         if (number + 1) % (sizes.steps / 5) == 0 {
             // Only here, for the sake of the line.
-            println!("step {:>5}: loss {:.4}", number + 1, losses.get(number)?);
+            training::report(number + 1, sizes.steps, losses.get(number)?);
         }
     }
     let losses = losses.to_ndarray()?;

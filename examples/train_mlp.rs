@@ -260,8 +260,7 @@ fn train(training: Training, samples: &Samples, sizes: &Sizes) -> Result<(Networ
         losses.slice_mut(s![number..number + 1])?.assign(step.output())?;
         if (number + 1) % (sizes.steps / 5) == 0 {
             // Only here, for the sake of the line.
-            let loss = losses.get(number)?;
-            println!("step {:>5}: loss {loss:.4}", number + 1);
+            training::report(number + 1, sizes.steps, losses.get(number)?);
         }
     }
     let losses = losses.to_ndarray()?;

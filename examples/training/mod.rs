@@ -72,6 +72,13 @@ pub fn check_gradients<N: Parameters>(
     Ok(())
 }
 
+/// Prints how many of the steps are done, as a bar too, and the loss of the last of them.
+pub fn report(done: usize, steps: usize, loss: f32) {
+    const WIDTH: usize = 30;
+    let filled = "#".repeat(done * WIDTH / steps);
+    println!("[{filled:.<WIDTH$}] step {done} of {steps}: loss {loss:.4}");
+}
+
 /// Draws the loss of each step, the last of which are below that part of the first.
 pub fn finish(picture: &Path, losses: &Array1<f32>, part: f32) -> Result<()> {
     draw(picture, losses)?;
