@@ -29,9 +29,9 @@ fn computed(any: &AnyExpr<'_>) -> Result<(&'static str, Vec<u8>)> {
     Ok((any.type_name(), bytes))
 }
 
-fn numbers<'a, T: Value<Element = T>>(expr: Expr<'a, T, Ix1>, array: Result<Row<T>>) -> Result<Both<'a>>
+fn numbers<'a, T>(expr: Expr<'a, T, Ix1>, array: Result<Row<T>>) -> Result<Both<'a>>
 where
-    T: crate::Element,
+    T: crate::Element + Value<Element = T>,
     AnyExpr<'a>: From<Expr<'a, T, Ix1>>,
 {
     Ok((expr.into(), array?.into_expr().into()))
