@@ -431,6 +431,129 @@ fn lines_are_joined() {
     );
 }
 
+/// Short lines of any length, of elements of any size: of two arrays, of more, and with empty ones between them.
+#[test]
+fn short_lines_are_joined() {
+    fn check<T: Element + Debug + PartialEq>(of: impl Fn(usize) -> T + Copy) {
+        for widths in [
+            &[1, 1][..],
+            &[1, 2],
+            &[5, 3],
+            &[8, 8],
+            &[4, 12],
+            &[33, 33],
+            &[1, 0],
+            &[0, 2, 0],
+            &[1, 1, 1],
+            &[2, 0, 3, 1],
+            &[1, 2, 1, 1, 3, 1, 2, 0, 1],
+        ] {
+            for rows in [0, 1, 2, 67, 300] {
+                let arrays: Vec<_> = widths
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &width)| numbered(&[rows, width], |index| of(index + 1000 * i + 1)))
+                    .collect();
+                let on_device: Vec<_> = arrays.iter().map(upload).collect();
+                let views: Vec<_> = on_device.iter().map(|array| array.view()).collect();
+                let wanted: Vec<_> = arrays.iter().map(|array| array.view()).collect();
+                let joined = concatenate(Axis(1), &views).unwrap();
+                let wanted = ndarray::concatenate(Axis(1), &wanted).unwrap();
+                assert_eq!(joined.to_ndarray().unwrap(), wanted, "{rows} rows of {widths:?}");
+            }
+        }
+    }
+    check(|index| index as u8);
+    check(|index| index as u16);
+    check(|index| index as f32);
+    check(|index| index as f64);
+    check(|index| [index as f64; 2]);
+    check(|index| [index as u8; 3]);
+    check(|index| [index as u32; 3]);
+}
+
+/// Parts that begin anywhere and have gaps behind their lines, one line over and over, columns, and lines backwards.
+#[test]
+fn short_lines_of_views_are_joined() {
+    fn check<T: Element + Debug + PartialEq>(of: impl Fn(usize) -> T + Copy) {
+        let x: Array2<T> = Array2::from_shape_fn((70, 9), |(i, j)| of(9 * i + j));
+        let on_x = upload(&x);
+        let all = [
+            s![.., 1..4],
+            s![.., 3..4],
+            s![..;-1, 2..5],
+            s![.., 2..6;2],
+            s![.., ..8],
+            s![.., 5..],
+        ];
+        for (i, &one) in all.iter().enumerate() {
+            for (j, &other) in all.iter().enumerate().skip(i) {
+                let parts = [one, other].map(|part| on_x.slice(part).unwrap());
+                let wanted = [x.slice(one), x.slice(other)];
+                assert_eq!(
+                    concatenate(Axis(1), &parts).unwrap().to_ndarray().unwrap(),
+                    ndarray::concatenate(Axis(1), &wanted).unwrap(),
+                    "{one:?} and {other:?}"
+                );
+                if i == j {
+                    assert_eq!(
+                        concatenate(Axis(0), &parts).unwrap().to_ndarray().unwrap(),
+                        ndarray::concatenate(Axis(0), &wanted).unwrap()
+                    );
+                }
+            }
+            let row = on_x.slice(s![5..6, 2..4]).unwrap();
+            let parts = [row.broadcast((70, 2)).unwrap(), on_x.slice(one).unwrap()];
+            let row = x.slice(s![5..6, 2..4]);
+            let wanted = [row.broadcast((70, 2)).unwrap(), x.slice(one)];
+            assert_eq!(
+                concatenate(Axis(1), &parts).unwrap().to_ndarray().unwrap(),
+                ndarray::concatenate(Axis(1), &wanted).unwrap()
+            );
+        }
+        // In the other order of memory.
+        let columns = upload(&x.t().to_owned());
+        assert_eq!(
+            concatenate(Axis(1), &[columns.t(), on_x.view()])
+                .unwrap()
+                .to_ndarray()
+                .unwrap(),
+            ndarray::concatenate(Axis(1), &[x.view(), x.view()]).unwrap()
+        );
+        // Along the middle of three axes, so that a line has all of what is behind it.
+        let (y, on_y) = (
+            x.view().into_shape_with_order((7, 10, 9)).unwrap(),
+            on_x.reshape((7, 10, 9)).unwrap(),
+        );
+        for axis in [0, 1, 2].map(Axis) {
+            let (part, on_part) = (
+                y.slice_axis(axis, (1..3).into()),
+                on_y.slice_axis(axis, (1..3).into()).unwrap(),
+            );
+            assert_eq!(
+                concatenate(axis, &[on_part, on_y.view()])
+                    .unwrap()
+                    .to_ndarray()
+                    .unwrap(),
+                ndarray::concatenate(axis, &[part, y.view()]).unwrap()
+            );
+        }
+        // Side by side as new columns.
+        for count in [1, 2, 3, 5, 9] {
+            let parts: Vec<_> = (0..count).map(|j| on_x.slice(s![.., j]).unwrap()).collect();
+            let wanted: Vec<_> = (0..count).map(|j| x.slice(s![.., j])).collect();
+            assert_eq!(
+                stack(Axis(1), &parts).unwrap().to_ndarray().unwrap(),
+                ndarray::stack(Axis(1), &wanted).unwrap()
+            );
+        }
+    }
+    check(|index| index as u8);
+    check(|index| index as u16);
+    check(|index| index as f32);
+    check(|index| index as f64);
+}
+
 #[test]
 fn arrays_are_joined() {
     let x = Array3::from_shape_fn((3, 4, 5), |(i, j, k)| (i * 100 + j * 10 + k) as u16);

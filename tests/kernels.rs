@@ -29,7 +29,7 @@ use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
 use kernels_gpu::scan::{Lines, scan, scan_columns, scan_few, scan_rows, scan_tree};
-use kernels_gpu::transpose::{self, Strided, Tiles, Way, copy_lines, copy_strided, transpose_tiles};
+use kernels_gpu::transpose::{self, Strided, Tiles, Way, copy_lines, copy_strided, join_lines, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_oneof, proptest};
@@ -290,7 +290,8 @@ proptest! {
     fn transpositions(
         config in configs(), (tiles, strided) in (bits::<Tiles>(), bits::<Strided>()), (n, out) in (len(), len()),
         way in one_of(vec![Way::SQUARES, Way::STRETCHES_OF_INPUT, Way::STRETCHES_OF_OUTPUT]), sides in [short(), short()],
-        lines in [bits::<transpose::Lines>(), bits::<transpose::Lines>()],
+        lines in [bits::<transpose::Lines>(), bits::<transpose::Lines>()], joined in bits::<transpose::Joined>(),
+        (word, row) in (one_of(vec![1, 2, 4, 16]), 2usize..40),
     ) {
         let (x, sides) = (ones::<u8>(n), sides.map(|side| side as u32));
         for tiles in [tiles, Tiles { way, ..tiles }, Tiles { way, sides, ..tiles }] {
@@ -298,6 +299,14 @@ proptest! {
         }
         launch::<copy_strided<u8>>(&config, (&x, strided, &mut zeros(out)));
         launch::<copy_lines>(&config, (&x, &x, lines[0], lines[1], &mut zeros(out)));
+        // Any, with a true length of rows, and such as may be possible.
+        let row = word as usize * row;
+        let joined = transpose::Joined { word, x_len: word, row: transpose::Extent::new(row), ..joined };
+        let part = transpose::Side { first: 0, stride: u64::from(word) };
+        let possible = transpose::Joined { x: part, y: part, out_first: 0, rows: sides[0], ..joined };
+        for joined in [joined, possible] {
+            launch::<join_lines>(&config, (&x, &x, joined, &mut zeros(out)));
+        }
         let x = ones::<u64>(n);
         launch::<transpose_tiles<u64>>(&config, (&x, Tiles { way, sides, ..tiles }, &mut zeros(out)));
         launch::<copy_strided<u64>>(&config, (&x, strided, &mut zeros(out)));

@@ -5,6 +5,7 @@
 //! both sides becomes a word as wide as an access can be, and what is left is copied, transposed by tiles, or copied
 //! line by line or word by word.
 
+mod join;
 mod plan;
 
 use std::ops::{Deref, Range};
@@ -19,6 +20,7 @@ use kernels_gpu::transpose::{
 };
 use ndarray::{Dimension, IntoDimension, Ix1};
 
+pub(super) use self::join::{join_two, rows_along};
 use self::plan::{Axis, Lie, Plan, Tiling, first, pieces};
 use super::tiles;
 use crate::array::{DeviceArray, Element};

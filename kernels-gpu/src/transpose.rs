@@ -25,9 +25,12 @@
 //!
 //! [`copy_lines`](fn@copy_lines) copies lines that lie together on both sides, 16 bytes at a time, wherever they begin.
 //!
+//! [`join_lines`](fn@join_lines) puts short lines of two arrays side by side, so that the output is written in whole words.
+//!
 //! [`copy_strided`](fn@copy_strided) copies element by element in any order of the axes: for short rows that have a
 //! contiguous axis in common (with elements as wide as that allows), for what repeats elements, or is too thin for tiles.
 
+mod join;
 mod lines;
 mod plan;
 mod stretch;
@@ -36,7 +39,7 @@ mod tile;
 use cuda_std::prelude::*;
 
 use self::plan::Place;
-pub use self::plan::{Axis, BATCH_AXES, Extent, LINE_AXES, Lines, STRIDED_AXES, Strided, Tiles, Way};
+pub use self::plan::{Axis, BATCH_AXES, Extent, Joined, LINE_AXES, Lines, STRIDED_AXES, Side, Strided, Tiles, Way};
 use self::stretch::Stretch;
 use self::tile::Tile;
 
@@ -49,7 +52,8 @@ pub const STRIDED_THREADS: usize = 256;
 /// Elements that a block of [`copy_strided`](fn@copy_strided) copies.
 pub const STRIDED_TILE: usize = STRIDED_THREADS * ITEMS;
 
-/// Bytes of the output that a thread of [`copy_lines`](fn@copy_lines) writes: a vector, aligned as one.
+/// Bytes of the output that a thread of [`copy_lines`](fn@copy_lines) and of [`join_lines`](fn@join_lines) writes: a vector,
+/// aligned as one.
 pub const CHUNK: usize = 16;
 
 /// Elements that a thread of [`copy_strided`](fn@copy_strided) copies.
@@ -358,4 +362,14 @@ pub fn copy_lines(x: &[u8], y: &[u8], of_x: Lines, of_y: Lines, out: SliceMut<'_
     } else {
         lines::copy(y, &of_y, out, index / 2);
     }
+}
+
+/// Puts lines of `x` and `y` side by side: a row of the output is one of each. Blocks of [`STRIDED_THREADS`] threads, of which
+/// each makes [`CHUNK`] bytes, of whatever lines they are: so of short ones, too, the output is written in whole words, and
+/// once.
+///
+/// Does nothing if some line reaches beyond its array, or is not aligned as the plan says.
+#[kernel(max_threads = STRIDED_THREADS)]
+pub fn join_lines(x: &[u8], y: &[u8], plan: Joined, out: SliceMut<'_, u8>) {
+    join::copy(x, y, &plan, out, thread::block_idx_x());
 }

@@ -102,6 +102,7 @@ pub(super) fn moves(run: &mut Run) {
     each_type!(run, transpose: u8 u16 u32 u64);
     transpose_pairs(run);
     copy_lines(run);
+    join_lines(run);
     take(run);
     put(run);
     each_type!(run, scatter: f32 f64 u32 u64);
@@ -141,6 +142,15 @@ fn copy_lines(run: &mut Run) {
     run.keep(concatenate(Axis(1), &[x.view(), y.view()]));
     let part = run.ok(x.slice(s![.., 3..]));
     run.keep(part.to_array());
+}
+
+/// Short lines of two arrays, in words of each width.
+fn join_lines(run: &mut Run) {
+    let rows = 2 + run.len(150);
+    for widths in [[1, 2], [2, 4], [4, 8], [16, 32]] {
+        let [x, y] = widths.map(|width| run.array::<u8, _>((rows, width)));
+        run.keep(concatenate(Axis(1), &[x.view(), y.view()]));
+    }
 }
 
 /// In words of each width.

@@ -191,8 +191,8 @@ families! {
     reductions by lines::reductions, on [PLAIN]: reduce reduce_columns;
     scans by lines::scans, on [PLAIN]: scan scan_rows scan_columns scan_few scan_tree;
     moves by lines::moves, on [PLAIN]:
-        copy_strided copy_lines transpose_tiles take put find_last scatter_add scatter_add_in_order indices_of top_k count_digits
-        move_by_digit
+        copy_strided copy_lines join_lines transpose_tiles take put find_last scatter_add scatter_add_in_order indices_of top_k
+        count_digits move_by_digit
         sort_rows argsort_rows top_k_rows search_sorted
         permutation uniform normal integers bernoulli;
     histograms by lines::histograms, on [PLAIN]: histogram bincount extent;

@@ -90,10 +90,14 @@ impl Plan {
     pub fn into_lines(self, least: usize) -> Option<Vec<Axis>> {
         match self {
             Self::Lines { axes } => Some(axes),
-            Self::Strided { word, axes } => match axes[..] {
-                [.., Axis { len, x: 1, out: 1 }] if len * word >= least => Some(in_bytes(word, axes)),
-                _ => None,
-            },
+            Self::Strided { word, mut axes } => {
+                if !matches!(axes[..], [.., Axis { x: 1, out: 1, .. }]) {
+                    // A line may be a single word, which is no axis any more.
+                    axes.push(Axis { len: 1, x: 1, out: 1 });
+                }
+                let len = axes.last()?.len * word;
+                (len >= least).then(|| in_bytes(word, axes))
+            }
             Self::Contiguous | Self::Tiles { .. } => None,
         }
     }

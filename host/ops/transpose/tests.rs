@@ -5,6 +5,7 @@ use ndarray::{Array, ArrayD, IxDyn};
 
 use kernels_gpu::transpose::Way;
 
+use super::join::join_two_by;
 use super::*;
 use crate::Device;
 
@@ -296,4 +297,28 @@ fn copies_in_pieces() {
             );
         }
     }
+}
+
+/// So do short lines that are put side by side by several launches; what they cannot be put side by side of, is said.
+#[test]
+fn joined_in_pieces() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let of = |columns, first: u16| ndarray::Array2::from_shape_fn((101, columns), |(i, j)| (9 * i + j) as u16 + first);
+    let (x, y) = (of(3, 1), of(2, 3000));
+    let wanted = ndarray::concatenate![ndarray::Axis(1), x, y];
+    let [on_x, on_y] = [x, y].map(|array| DeviceArray::from_ndarray(stream, &array).unwrap());
+    for most in [1, 300, MOST] {
+        let mut out = DeviceArray::<u16, _>::zeros(stream, (101, 5)).unwrap();
+        assert!(join_two_by([&on_x, &on_y], 1, &mut out, most).unwrap());
+        assert_eq!(out.to_ndarray().unwrap(), wanted, "at most {most} bytes");
+    }
+    let mut out = DeviceArray::<u16, _>::zeros(stream, (101, 5)).unwrap();
+    assert!(!join_two_by([&on_x.flip(ndarray::Axis(0)).unwrap(), &on_y], 1, &mut out, MOST).unwrap());
+    let mut out = DeviceArray::<u16, _>::zeros(stream, (202, 3)).unwrap();
+    assert!(!join_two_by([&on_x, &on_x], 0, &mut out, MOST).unwrap());
+    // Lines with gaps between them, one array below the other: as many lines of both, but of rows of their own.
+    let part = on_x.slice(ndarray::s![.., ..2]).unwrap();
+    let mut out = DeviceArray::<u16, _>::zeros(stream, (202, 2)).unwrap();
+    assert!(!join_two_by([&part, &part], 0, &mut out, MOST).unwrap());
 }

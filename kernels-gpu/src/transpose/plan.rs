@@ -149,6 +149,39 @@ pub struct Lines {
     pub axes: [Axis; LINE_AXES],
 }
 
+/// Where the lines of one of two arrays are that [`join_lines`](fn@super::join_lines) puts side by side.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
+pub struct Side {
+    /// The first byte of the first line.
+    pub first: u64,
+    /// Bytes from a line to the next.
+    pub stride: u64,
+}
+
+/// Two arrays side by side ([`join_lines`](fn@super::join_lines)), all in bytes: each row of the output is a line of `x`
+/// and one of `y`, and there is no gap between rows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
+pub struct Joined {
+    /// The lines of `x`.
+    pub x: Side,
+    /// Those of `y`.
+    pub y: Side,
+    /// The first byte of the output, a multiple of 16 from address 0 on.
+    pub out_first: u64,
+    /// The length of a row of the output.
+    pub row: Extent,
+    /// What a line of `x` has of it: less than all.
+    pub x_len: u32,
+    /// The number of rows, which together have less than 2^31 bytes.
+    pub rows: u32,
+    /// What is loaded at a time: 1, 2, 4 or 16 bytes, of which all lengths, strides and addresses are multiples.
+    pub word: u32,
+    /// Always 0: it makes the size a multiple of 8 bytes.
+    pub zero: u32,
+}
+
 /// What the tiles of a transposition are: the values of [`Tiles::way`].
 pub enum Way {}
 
