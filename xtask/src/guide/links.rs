@@ -8,10 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::files;
+use super::{files, pages};
 
 /// How links to files of this repository begin.
-const REPOSITORY: &str = "https://github.com/warpsmith/warpsmith/";
+pub const REPOSITORY: &str = "https://github.com/warpsmith/warpsmith/";
 
 /// The links that lead nowhere, of all pages in `book`. Addresses on other servers are not asked.
 pub fn problems(repository: &Path, book: &Path) -> Result<Vec<String>> {
@@ -74,7 +74,7 @@ fn in_book(book: &Path, anchors: &BTreeMap<&str, BTreeSet<&str>>, page: &str, li
 }
 
 /// The path of `link`, which is relative to the folder of `page`.
-fn joined(page: &str, link: &str) -> String {
+pub fn joined(page: &str, link: &str) -> String {
     let mut parts: Vec<_> = page.split('/').collect();
     parts.pop();
     for part in link.split('/') {
@@ -88,14 +88,18 @@ fn joined(page: &str, link: &str) -> String {
 }
 
 /// What is wrong with a link to `place`, such as `blob/main/README.md#limits`, in the repository.
-fn in_repository(repository: &Path, place: &str) -> Option<String> {
+pub fn in_repository(repository: &Path, place: &str) -> Option<String> {
     let (path, anchor) = place.split_once('#').unwrap_or((place, ""));
     let ways = ["blob/main/", "tree/main/", "edit/main/"];
     let Some(path) = ways.iter().find_map(|way| path.strip_prefix(way)) else {
         // The repository itself, its issues and so on.
         return None;
     };
-    let path = repository.join(path);
+    missing(&repository.join(path), anchor)
+}
+
+/// What is wrong with a link to the file or folder `path`, and in it to the heading `anchor`, unless that is empty.
+pub fn missing(path: &Path, anchor: &str) -> Option<String> {
     if !path.exists() {
         return Some("there is no such file".into());
     }
@@ -103,8 +107,20 @@ fn in_repository(repository: &Path, place: &str) -> Option<String> {
         return None;
     }
     let text = fs::read_to_string(path).unwrap_or_default();
-    let has_anchor = text.lines().filter_map(heading).any(|heading| slug(heading) == anchor);
-    (!has_anchor).then(|| "the file has no such heading".into())
+    let mut seen = BTreeMap::new();
+    let mut anchors = pages::prose(&text).filter_map(heading).map(|heading| {
+        let slug = slug(heading);
+        let before = seen.entry(slug.clone()).or_insert(0);
+        let anchor = numbered(slug, *before);
+        *before += 1;
+        anchor
+    });
+    (!anchors.any(|there| there == anchor)).then(|| "the file has no such heading".into())
+}
+
+/// The anchor of a heading, of which there were `before` on the page.
+fn numbered(slug: String, before: usize) -> String {
+    if before == 0 { slug } else { format!("{slug}-{before}") }
 }
 
 /// The text of a line of Markdown that is a heading.

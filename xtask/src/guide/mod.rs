@@ -3,13 +3,14 @@
 //! `cargo xtask guide`: builds the book of docs/guide, and holds it against what it speaks of.
 //!
 //! mdBook warns of a file that it cannot include, and of nothing else: a part that the file does not have is empty, a link
-//! that leads nowhere is a link. So the listings and the links are looked at here. That the listings compile and do what the
-//! book says, the tests of the packages that they are from show.
+//! that leads nowhere is a link. So the listings and the links are looked at here, and the links of all other Markdown
+//! pages. That the listings compile and do what the book says, the tests of the packages that they are from show.
 
 mod links;
 mod listings;
 mod mdbook;
 mod measured;
+mod pages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub fn build(workspace: &Workspace, options: &Options) -> Result<()> {
     let said = [said.stdout, said.stderr].concat();
     problems.extend(warnings(&String::from_utf8_lossy(&said)).map(str::to_string));
     problems.extend(links::problems(&workspace.root, &book)?);
+    problems.extend(pages::problems(workspace, FOLDER)?);
 
     ensure!(problems.is_empty(), "the guide:\n- {}", problems.join("\n- "));
     println!("guide: {}", book.join("index.html").display());
