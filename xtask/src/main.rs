@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | guide |
-//! bundle | package | new`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | exchange | ptx |
+//! guide | bundle | package | new`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
@@ -9,6 +9,7 @@
 mod bundle;
 mod compare;
 mod demo;
+mod exchange;
 mod guide;
 // The program's own, so that there is one such project; it needs nothing of the program.
 #[path = "../../cli/src/new.rs"]
@@ -67,9 +68,11 @@ enum Task {
     },
     /// Hold the program against NumPy, SciPy and scikit-image, which pip installs beside the build.
     Compare,
+    /// Build and run examples/exchange, which has candle and burn and takes minutes to build; `.ci/run` leaves it out.
+    Exchange,
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
     Ptx(ptx::Options),
-    /// Build the book of docs/guide with mdBook, and check its listings and links.
+    /// Build the book of docs/guide with mdBook, and check its listings, its links and those of all Markdown pages.
     Guide(guide::Options),
     /// Pack the program and the tests that run on a GPU for a machine with no Rust on it.
     Bundle {
@@ -123,6 +126,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Test { args } => test::test(&workspace, &args),
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
+        Task::Exchange => exchange::exchange(&workspace),
         Task::Ptx(options) => ptx::run(&workspace, &options),
         Task::Guide(options) => guide::build(&workspace, &options),
         Task::Package { try_out } => {
