@@ -343,17 +343,17 @@ proptest! {
 
     #[test]
     fn matrix_times_vector(
-        config in configs(), (m, k, chunks, chunk) in (size(), size(), size(), size()), strides in vec(size(), 3),
-        (a, x, y) in (len(), len(), len()), beta in 0u8..2,
+        config in configs(), (m, k, chunks, chunk) in (size(), size(), size(), size()), strides in vec(size(), 5),
+        (a, x, y) in (len(), len(), len()), (beta, vector) in (0u8..2, 0usize..4),
     ) {
-        let shape = gemv::GemvShape { m, k, a: [strides[0], strides[1]], x: strides[2], chunks, chunk };
+        let shape = gemv::GemvShape { m, k, a: [strides[0], strides[1]], x: strides[2], chunks, chunk, vector };
         // Of one element that stands for all, rows can be long.
         if k < 1 << 20 || strides[1] != 0 || strides[2] != 0 {
             let (a, x, beta) = (ones::<f32>(a), ones::<f32>(x), f32::from(beta));
             launch::<gemv_rows<f32, f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
             launch::<gemv_columns<f32, f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
         }
-        launch::<gemv_combine<f32>>(&config, (&ones(x), &mut zeros(y), chunks, 1f32, f32::from(beta)));
+        launch::<gemv_combine<f32>>(&config, (&ones(x), &mut zeros(y), chunks, [strides[3], strides[4]], 1f32, f32::from(beta)));
     }
 
     #[test]

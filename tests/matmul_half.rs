@@ -507,8 +507,33 @@ fn check_vectors<T: Half + MatVec<Wide = f32>>() {
     }
 }
 
+/// Columns of which a lane could read four rows at once, if they began where vectors do, or if there were as many.
+fn check_columns_between_vectors<T: Half + MatVec<Wide = f32>>() {
+    let device = device();
+    let stream = device.default_stream();
+    let (wide, x) = (stack::<T>((1, 300, 72), 11), stack::<T>((1, 300, 1), 12));
+    let on_device = DeviceArray::from_ndarray(stream, &wide.index_axis(Axis(0), 0)).unwrap();
+    let factors = DeviceArray::from_ndarray(stream, &x.slice(s![0, .., 0])).unwrap();
+    for (first, rows) in [(0, 68), (1, 68), (2, 68), (4, 68), (0, 66), (0, 67)] {
+        let part = on_device.slice(s![.., first..first + rows]).unwrap();
+        let got = part.t().matvec(&factors).unwrap().to_ndarray().unwrap();
+        let got = got.into_shape_with_order((1, rows, 1)).unwrap();
+        let part = wide.slice(s![.., .., first..first + rows]);
+        let what = format!("{rows} rows from {first} on");
+        check(
+            got.view(),
+            part.permuted_axes([0, 2, 1]),
+            x.view(),
+            (1.0, 0.0, 0.0),
+            &what,
+        );
+    }
+}
+
 #[test]
 fn a_matrix_times_a_vector() {
+    check_columns_between_vectors::<f16>();
+    check_columns_between_vectors::<bf16>();
     check_vectors::<f16>();
     check_vectors::<bf16>();
 }

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Rows and columns of a matrix for a vector: warps, vectors, chunks, and both sides of them.
-const VECTOR_SHAPES: [(usize, usize); 17] = [
+const VECTOR_SHAPES: [(usize, usize); 20] = [
     (0, 0),
     (0, 4),
     (4, 0),
@@ -22,6 +22,9 @@ const VECTOR_SHAPES: [(usize, usize); 17] = [
     (33, 1100),
     (257, 32),
     (301, 3),
+    (66, 1000),
+    (65, 500),
+    (64, 64),
 ];
 
 fn check_matvec<T: Value>(m: usize, k: usize, seed: u64) {
@@ -66,6 +69,21 @@ fn vectors_of_other_strides<T: Value>() {
     }
 }
 
+/// Columns of which a lane could read several rows at once, if they began where vectors do, or if there were as many.
+fn columns_between_vectors<T: Value>() {
+    let wide = matrix::<T>(300, 72, 5);
+    let on_device = upload(&wide);
+    let (x, factors) = (vector::<T>(300, 6), upload(&vector::<T>(300, 6)));
+    for (first, rows) in [(0, 68), (1, 68), (2, 68), (4, 68), (0, 67), (1, 1)] {
+        let part = s![.., first..first + rows];
+        let got = on_device.slice(part).unwrap().t().matvec(&factors).unwrap();
+        for (i, got) in elements(&got).into_iter().enumerate() {
+            let what = format!("{rows} rows from {first} on, row {i}");
+            T::check_sum(got, wide.slice(part).column(i), x.view(), &what);
+        }
+    }
+}
+
 fn dot_products<T: Value>() {
     for len in [0, 1, 31, 32, 33, 127, 128, 129, 511, 4097, 20_011] {
         let (x, y) = (vector::<T>(len, 1), vector::<T>(len, 2));
@@ -78,12 +96,22 @@ fn dot_products<T: Value>() {
 
 for_types!(matrices_times_vectors: f32 f64 i32);
 for_types!(vectors_of_other_strides: f32 f64 i32);
+for_types!(columns_between_vectors: f32 f64 i32);
 for_types!(dot_products: f32 f64 i32);
 
 /// A product with one row or one column is that of a matrix and a vector, to the last bit, whatever is done to it.
 fn one_row_or_column<T: Value>([alpha, beta]: [T; 2]) {
     for (of_vector, of_matrix) in ORDERS {
-        for (n, k) in [(1, 1), (5, 3), (33, 40), (7, 5000), (300, 129)] {
+        for (n, k) in [
+            (0, 300),
+            (1, 1),
+            (4, 0),
+            (5, 3),
+            (33, 40),
+            (7, 5000),
+            (300, 129),
+            (130, 400),
+        ] {
             let (b, a) = (matrix::<T>(k, n, 7), matrix::<T>(1, k, 8));
             let (bias, old) = (vector::<T>(n, 9), vector::<T>(n, 10));
             let (b, a) = (Uploaded::new(&b, of_matrix), Uploaded::new(&a, of_vector));

@@ -117,6 +117,7 @@ fn matvec<T: Value + MatVec<Wide: warpsmith::Element>>(run: &mut Run) {
         [run.len(40), 32 + run.len(200)],
         [2, 4097 + run.len(100)],
         [run.len(40), 700],
+        [run.len(40), 50],
     ] {
         for layout in ["nn", "tn"] {
             let operands = Operands::<T>::new(run, [m, 1, k], layout);

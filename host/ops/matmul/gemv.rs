@@ -3,7 +3,9 @@
 
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::compiled::{CombineParams, FinishSums, GemvParams, MatVec};
-use kernels_gpu::matmul::gemv::{GemvShape, ROWS, THREADS, rows_of_block};
+use kernels_gpu::matmul::epilogue::parts::OF_THREAD;
+use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::gemv::{GemvShape, ROWS, THREADS, rows_combined, vector_of};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix1, Ix2};
 
@@ -20,13 +22,13 @@ use crate::stream::Stream;
 const ROW_SUMS: usize = 8192;
 /// Elements that such a sum has at least, and of which it has a multiple.
 const ROW_CHUNK: usize = 4096;
-/// Blocks that a matrix of few rows is cut into, for the kernel along columns, of elements of so many bytes. Those of 16 bits read four
-/// rows in each lane, and are fastest with as many as run at the same time on an H100.
+/// Blocks that a matrix of few rows is cut into, for the kernel along columns, of elements of so many bytes: about as many as run at the
+/// same time on an H200, three on a multiprocessor of 16 bits, four of others.
 const fn column_blocks(bytes: usize) -> usize {
-    if bytes == 2 { 400 } else { 1024 }
+    if bytes == 2 { 400 } else { 512 }
 }
-/// Columns that such a block has at least, and of which it has a multiple.
-const COLUMN_CHUNK: usize = 256;
+/// Columns that such a block has at least, and of which it has a multiple: all that its threads load at once.
+const COLUMN_CHUNK: usize = 64;
 
 /// A product of a matrix and a vector, or of two rows or columns of those, as the kernels take it: memory, and where the
 /// elements lie in it.
@@ -40,7 +42,7 @@ pub(super) struct MatrixVector<'a, T, D, E> {
     pub(super) x_stride: usize,
 }
 
-/// How a product is done. It depends on shape and strides alone; the bits of its result also on whether the operands are aligned.
+/// How a product is done. It depends on shape, strides, and where the matrix begins; the bits of its result also on whether `x` is aligned.
 struct Plan {
     /// Whether a warp has a row, and not a lane.
     rows: bool,
@@ -48,14 +50,18 @@ struct Plan {
 }
 
 impl Plan {
-    /// For elements of so many bytes.
-    fn new([m, k]: [usize; 2], a: [usize; 2], x: usize, bytes: usize) -> Self {
+    /// For elements of so many bytes, the first of the matrix at that address.
+    fn new([m, k]: [usize; 2], a: [usize; 2], x: usize, bytes: usize, address: u64) -> Self {
         // Along rows, if there is enough in one for the lanes of a warp.
         let rows = k >= 32 && (m == 1 || a[1] == 1 || (a[0] != 1 && a[1] <= a[0]));
+        let lane = vector_of(bytes);
+        // Of no columns nothing is read, and an empty array lies anywhere.
+        let in_vectors = k > 0 && a[0] == 1 && (a[1] | m).is_multiple_of(lane) && address.is_multiple_of(8);
+        let vector = if in_vectors { lane } else { 1 };
         let (wanted, least) = if rows {
-            (ROW_SUMS / m, ROW_CHUNK)
+            (ROW_SUMS / m.max(1), ROW_CHUNK)
         } else {
-            (column_blocks(bytes) / m.div_ceil(rows_of_block(bytes)), COLUMN_CHUNK)
+            (column_blocks(bytes) / m.div_ceil(32 * vector).max(1), COLUMN_CHUNK)
         };
         let chunks = wanted.clamp(1, k.div_ceil(least).max(1));
         let chunk = k.div_ceil(chunks).next_multiple_of(least);
@@ -66,11 +72,20 @@ impl Plan {
             x,
             chunks: k.div_ceil(chunk.max(1)).max(1),
             chunk,
+            vector,
         };
         Self { rows, shape }
     }
 
-    /// One launch for elements of so many bytes, by `Rows` or `Columns`.
+    /// Where the sum of a row's chunk lies among all: the strides of rows and of chunks.
+    fn sums(&self) -> [usize; 2] {
+        match self.rows {
+            true => [self.shape.chunks, 1],
+            false => [1, self.shape.m],
+        }
+    }
+
+    /// One launch, by `Rows` or `Columns`.
     fn launch<T: MatVec, Y: Element, Rows, Columns>(
         &self,
         stream: &Stream,
@@ -87,7 +102,7 @@ impl Plan {
             let config = tiles(self.shape.m * self.shape.chunks, ROWS, THREADS);
             stream.launch::<Rows>(&config, args)
         } else {
-            let blocks = self.shape.m.div_ceil(rows_of_block(size_of::<T>()));
+            let blocks = self.shape.m.div_ceil(32 * self.shape.vector);
             stream.launch::<Columns>(&tiles(blocks * self.shape.chunks, 1, THREADS), args)
         }
     }
@@ -116,30 +131,65 @@ impl<T: MatVec<Wide: Element>, D: Dimension, E: Dimension> MatrixVector<'_, T, D
         Columns: SafeKernel<Params = GemvParams<T, Y>>,
         Combine: SafeKernel<Params = CombineParams<T::Wide, Y>>,
     {
-        let [m, k] = self.extents;
+        let plan = self.plan(alpha);
+        let GemvShape { m, chunks, .. } = plan.shape;
         if m == 0 {
             return Ok(());
         }
-        // As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
-        let k = if alpha == T::Wide::ZERO { 0 } else { k };
-        let plan = Plan::new([m, k], self.a_strides, self.x_stride, size_of::<T>());
-        let chunks = plan.shape.chunks;
         if chunks == 1 {
             return plan.launch::<T, Y, Rows, Columns>(stream, self, y, (alpha, beta));
         }
-        let mut sums = DeviceArray::<T::Wide, _>::uninit(stream, Ix1(m * chunks))?;
-        let scales = (T::Wide::ONE, T::Wide::ZERO);
-        plan.launch::<T, T::Wide, T::SumRows, T::SumColumns>(stream, self, &mut sums, scales)?;
-        stream.launch::<Combine>(&tiles(m, ROWS, THREADS), (&sums, y, chunks, alpha, beta))
+        let sums = self.sums_of_chunks(stream, &plan, T::Wide::ONE)?;
+        let args = (&sums, y, chunks, plan.sums(), alpha, beta);
+        stream.launch::<Combine>(&tiles(m, rows_combined(chunks), THREADS), args)
+    }
+
+    /// As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
+    fn plan(&self, alpha: T::Wide) -> Plan {
+        let [m, k] = self.extents;
+        let k = if alpha == T::Wide::ZERO { 0 } else { k };
+        Plan::new([m, k], self.a_strides, self.x_stride, size_of::<T>(), self.a.address())
+    }
+
+    /// The sums of all chunks, scaled by alpha.
+    fn sums_of_chunks(&self, stream: &Stream, plan: &Plan, alpha: T::Wide) -> Result<DeviceArray<T::Wide, Ix1>> {
+        let mut sums = DeviceArray::uninit(stream, Ix1(plan.shape.m * plan.shape.chunks))?;
+        plan.launch::<T, T::Wide, T::SumRows, T::SumColumns>(stream, self, &mut sums, (alpha, T::Wide::ZERO))?;
+        Ok(sums)
     }
 }
 
 impl<W: MatVec<Wide = W> + Element, T: MatVec<Wide = W>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E> {
     /// `alpha · A x` as it was summed.
-    pub(super) fn sums(&self, stream: &Stream, alpha: W) -> Result<DeviceArray<W, Ix1>> {
+    fn sums(&self, stream: &Stream, alpha: W) -> Result<DeviceArray<W, Ix1>> {
         let mut sums = DeviceArray::uninit(stream, Ix1(self.extents[0]))?;
         self.run_by::<W, T::SumRows, T::SumColumns, W::GemvCombine>(stream, &mut sums, (alpha, W::ZERO))?;
         Ok(sums)
+    }
+
+    /// `A x`, a product of that shape, and what follows it. Few chunks are added up by the kernel that finishes them.
+    fn run_and_finish<F: Passed<W>>(
+        &self,
+        stream: &Stream,
+        of: &GemmShape,
+        out: &mut DeviceArrayRef<T, D>,
+        finish: &Finish<'_, T, D, F>,
+    ) -> Result<()>
+    where
+        T: Finished<Scalar = W> + FinishSums<F>,
+    {
+        let plan = self.plan(finish.alpha);
+        let GemvShape { m, chunks, .. } = plan.shape;
+        if m == 0 {
+            return Ok(());
+        }
+        if (2..=OF_THREAD).contains(&chunks) && !plan.rows {
+            let sums = self.sums_of_chunks(stream, &plan, finish.alpha)?;
+            let parts = Sums::in_parts(&sums, chunks, [of.m * of.n, of.n, 1]);
+            return finish::finish_sums_into(parts, of, stream, out, finish);
+        }
+        let sums = self.sums(stream, finish.alpha)?;
+        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
     }
 }
 
@@ -175,8 +225,7 @@ where
     if finish.only_scales() {
         product.run(stream, out, (finish.alpha, finish.beta))?;
     } else {
-        let sums = product.sums(stream, finish.alpha)?;
-        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+        product.run_and_finish(stream, of, out, finish)?;
     }
     Ok(true)
 }

@@ -48,7 +48,7 @@ pub type GemvParams<T, Y> = (
 );
 
 /// The parameters of [`gemv_combine`](fn@gemv::gemv_combine), of sums of type `W`.
-pub type CombineParams<W, Y> = (&'static [W], SliceMut<'static, Y>, usize, W, W);
+pub type CombineParams<W, Y> = (&'static [W], SliceMut<'static, Y>, usize, [usize; 2], W, W);
 
 /// Products of matrices of this type by tiles of size `S`: a kernel for each way that the operands lie, along k or not.
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {

@@ -4,9 +4,9 @@
 //!
 //! Every element of `A` is read once, which is all that the time depends on. Where the rows are contiguous, a warp sums
 //! a row, 16 bytes a lane and access, and folds its lanes by shuffles ([`gemv_rows()`]). Where the columns are, a lane
-//! has a row (of 16 bits four, which it reads at once), neighbouring lanes neighbouring rows, and the eight warps of a
-//! block share the columns between them ([`gemv_columns()`]). A matrix of few rows has too few of these: its rows are cut into chunks, whose sums
-//! [`gemv_combine()`] adds up.
+//! has 8 bytes of rows, which it reads at once, or one row where they do not lie so, neighbouring lanes neighbouring
+//! rows, and the eight warps of a block share the columns between them ([`gemv_columns()`]). A matrix of few rows has
+//! too few of these: its rows are cut into chunks, whose sums [`gemv_combine()`] adds up.
 //!
 //! Work `2 m k`, span `k / (32 c)` and the folds, where a lane has `c` chains; bytes: `A` once. The order of summation
 //! depends only on shape and strides, so floats give the same bits on every run and every device. Error of an element
@@ -14,7 +14,6 @@
 //! Numerical Algorithms", 3.1).
 
 use cuda_std::half::{bf16, f16};
-use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{MulAdd, scaled, span};
@@ -23,21 +22,31 @@ use crate::num::Num;
 /// Threads of a block.
 pub const THREADS: usize = 256;
 
-/// Sums of rows, or of chunks of them, that a block of [`gemv_rows()`] and [`gemv_combine()`] computes: one a warp.
+/// Sums of rows, or of chunks of them, that a block of [`gemv_rows()`] computes: one a warp.
 pub const ROWS: usize = THREADS / 32;
 
-/// Rows of a block of [`gemv_columns()`], of elements of so many bytes.
-pub const fn rows_of_block(bytes: usize) -> usize {
-    32 * rows_of_lane(bytes)
+/// Rows that a lane of [`gemv_columns()`] reads at once, of elements of so many bytes, where they lie side by side: 8
+/// bytes.
+pub const fn vector_of(bytes: usize) -> usize {
+    8 / bytes
 }
 
-/// Rows of a lane of it: with one of 16 bits, too few bytes were on their way.
-const fn rows_of_lane(bytes: usize) -> usize {
-    if bytes == 2 { 4 } else { 1 }
-}
-
-/// Blocks that a multiprocessor holds at a time, so that ptxas need not spill registers to make room for more.
+/// Blocks of [`gemv_rows()`] and [`gemv_combine()`] that a multiprocessor holds at a time, so that ptxas need not spill
+/// registers to make room for more.
 pub const BLOCKS: usize = 3;
+
+/// The same of [`gemv_columns()`]: numbers of 16 bits, of which a lane has four sums in each chain, want the registers.
+pub const fn column_blocks<T>() -> usize {
+    if size_of::<T>() == 2 { 3 } else { 4 }
+}
+
+/// The most chunks that a thread of [`gemv_combine()`] adds up; more are added up by a warp.
+const CHUNKS_OF_THREAD: usize = 16;
+
+/// Rows of a block of [`gemv_combine()`], of so many chunks.
+pub const fn rows_combined(chunks: usize) -> usize {
+    if chunks <= CHUNKS_OF_THREAD { THREADS } else { ROWS }
+}
 
 /// Accesses that a thread has in flight, each summed in a chain of its own.
 const UNROLL: usize = 4;
@@ -61,6 +70,8 @@ pub struct GemvShape {
     pub chunks: usize,
     /// Elements of a chunk; the last one may have fewer, and there may be some without any.
     pub chunk: usize,
+    /// Rows of a lane of [`gemv_columns()`], neighbours that it reads at once: one, or [`vector_of`].
+    pub vector: usize,
 }
 
 impl GemvShape {
@@ -223,10 +234,12 @@ fn pairwise<T: Num, const U: usize>(chains: [T; U]) -> T {
     }
 }
 
-/// The same sums as [`gemv_rows()`], for columns that are contiguous, or nearly so; any strides are right.
+/// The sums of [`gemv_rows()`], for columns that are contiguous, or nearly so; any strides are right. That of chunk `c` of
+/// row `r` is number `c · m + r`.
 ///
-/// A block has [`THREADS`] threads and one chunk of [`rows_of_block`] rows: block `b` has chunk `b % chunks` of the rows of
-/// number `b / chunks`. Where the operands do not lie within their arrays, nothing is written.
+/// A block has [`THREADS`] threads and one chunk of `32 · shape.vector` rows: block `b` has chunk `b % chunks` of the rows
+/// of number `b / chunks`. Where the operands do not lie within their arrays, or rows not as `shape.vector` says, nothing
+/// is written.
 #[kernel(
     T = [f32], Y = [f32];
     T = [f64], Y = [f64];
@@ -234,7 +247,7 @@ fn pairwise<T: Num, const U: usize>(chains: [T; U]) -> T {
     T = [f16], Y = [f16, f32];
     T = [bf16], Y = [bf16, f32],
     max_threads = THREADS,
-    min_blocks = BLOCKS,
+    min_blocks = column_blocks::<T>(),
 )]
 pub fn gemv_columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
     a: &[T],
@@ -247,67 +260,69 @@ pub fn gemv_columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
     if thread::block_dim_x() as usize != THREADS || shape.chunks == 0 || !shape.fits(a.len(), x.len(), y.len()) {
         return;
     }
-    match const { rows_of_lane(size_of::<T>()) } {
-        4 => columns::<T, Y, 4>(shared_array![u64; 2 * THREADS].cast(), a, x, y, &shape, alpha, beta),
-        _ => columns::<T, Y, 1>(shared_array![u64; THREADS].cast(), a, x, y, &shape, alpha, beta),
+    let scales = (alpha, beta);
+    // SAFETY (of all): `fits` found the operands to lie within their arrays; there is room for the sums of all threads;
+    // where a lane has several rows, `has_vectors` found them to lie side by side.
+    match (const { vector_of(size_of::<T>()) }, shape.vector) {
+        (_, 1) => unsafe { columns::<T, Y, 1>(shared_array![u64; THREADS].cast(), a, x, y, &shape, scales) },
+        (2, 2) if shape.has_vectors::<T, 2>(a) => unsafe {
+            columns::<T, Y, 2>(shared_array![u64; THREADS].cast(), a, x, y, &shape, scales)
+        },
+        (4, 4) if shape.has_vectors::<T, 4>(a) => unsafe {
+            columns::<T, Y, 4>(shared_array![u64; 2 * THREADS].cast(), a, x, y, &shape, scales)
+        },
+        _ => {}
     }
 }
 
-/// [`gemv_columns()`] with `V` rows for each lane, of operands that lie within their arrays; `sums` has room for `V` sums of
-/// each thread.
+impl GemvShape {
+    /// Whether all rows lie side by side by `V`, aligned as vectors of so many.
+    #[inline(always)]
+    fn has_vectors<T: Num, const V: usize>(&self, a: &[T]) -> bool {
+        self.a[0] == 1 && (self.a[1] | self.m).is_multiple_of(V) && a.is_vec_aligned::<V>()
+    }
+}
+
+/// [`gemv_columns()`] with `V` rows for each lane.
+///
+/// # Safety
+///
+/// The operands lie within their arrays, as [`GemvShape::fits`] says; `sums` has room for `V` sums of each thread; if `V`
+/// is not 1, the rows lie as [`GemvShape::has_vectors`] says.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
+unsafe fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
     sums: Shared<T::Wide>,
     a: &[T],
     x: &[T],
     y: SliceMut<'_, Y>,
     shape: &GemvShape,
-    alpha: T::Wide,
-    beta: T::Wide,
+    (alpha, beta): (T::Wide, T::Wide),
 ) {
     let (warp, lane) = (thread::thread_idx_x() as usize / 32, warp::lane_id() as usize);
     let block = thread::block_idx_x() as usize;
-    let (first, chunk) = (block / shape.chunks * 32 * V, block % shape.chunks);
-    let range = shape.chunk(chunk);
-    let wide = V > 1 && shape.a[0] == 1 && (shape.a[1] | shape.m).is_multiple_of(V) && a.is_vec_aligned::<V>();
-    // The rows of a lane lie side by side where it reads them at once.
-    let row = |v: usize| first + if wide { lane * V + v } else { v * 32 + lane };
-    // SAFETY: there is room for `V` of each thread.
-    let keep = |v: usize, sum: T::Wide| unsafe { sums.set_unchecked((v * ROWS + warp) * 32 + lane, sum) };
-    if wide {
-        if row(0) < shape.m {
-            // SAFETY: a vector's rows lie side by side, and their number divides m, so that all are less than it.
-            let of_lane: [T::Wide; V] = unsafe { share_of_rows(a, x, row(0), shape, range) };
-            for v in 0..V {
-                keep(v, of_lane[v]);
-            }
-        }
-    } else {
-        // A number that the compiler does not know: it would unroll the loop.
-        let rows = if V == 1 { 1 } else { hint::opaque(V as u32) };
-        let mut v = 0;
-        while v < rows as usize {
-            if row(v) < shape.m {
-                // SAFETY: the row is less than m.
-                let [sum] = unsafe { share_of_rows(a, x, row(v), shape, range) };
-                keep(v, sum);
-            }
-            v += 1;
+    let (group, chunk) = (block / shape.chunks, block % shape.chunks);
+    let row = (group * 32 + lane) * V;
+    // Rows of a vector lie side by side, and their number divides m, so that all are less than it.
+    let is_there = row < shape.m;
+    if is_there {
+        // SAFETY: the rows are less than m; the caller's promise.
+        let of_lane: [T::Wide; V] = unsafe { share_of_rows(a, x, row, shape, shape.chunk(chunk)) };
+        for v in 0..V {
+            // SAFETY: there is room for `V` of each thread.
+            unsafe { sums.set_unchecked((v * ROWS + warp) * 32 + lane, of_lane[v]) };
         }
     }
     thread::sync_threads();
-    if warp == 0 {
+    if warp == 0 && is_there {
         for v in 0..V {
-            if row(v) < shape.m {
-                // SAFETY: as what was kept.
-                let of = |warp: usize| unsafe { sums.get_unchecked((v * ROWS + warp) * 32 + lane) };
-                let mut sum = of(0);
-                for other in 1..ROWS {
-                    sum = sum.add(of(other));
-                }
-                // SAFETY: `fits` found `y` to have all sums.
-                unsafe { set(y, row(v) * shape.chunks + chunk, sum, alpha, beta) };
+            // SAFETY: as what was kept.
+            let of = |warp: usize| unsafe { sums.get_unchecked((v * ROWS + warp) * 32 + lane) };
+            let mut sum = of(0);
+            for other in 1..ROWS {
+                sum = sum.add(of(other));
             }
+            // SAFETY: `fits` found `y` to have all sums.
+            unsafe { set(y, chunk * shape.m + row + v, sum, alpha, beta) };
         }
     }
 }
@@ -317,7 +332,7 @@ fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
 /// # Safety
 ///
 /// The operands lie within their arrays, as [`GemvShape::fits`] says; the rows are less than m; if `V` is not 1, they lie
-/// side by side, aligned as vectors of `V`.
+/// as [`GemvShape::has_vectors`] says, and `V` divides `row`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
     a: &[T],
@@ -326,67 +341,115 @@ unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
     shape: &GemvShape,
     (start, end): (usize, usize),
 ) -> [T::Wide; V] {
-    let product = |sums: [T::Wide; V], i: usize| {
-        // SAFETY (of both): `i` is less than k and the rows less than m, by the caller's promise.
-        let elements: [T; V] = unsafe { a.load_vec_unchecked(row * shape.a[0] + i * shape.a[1]) };
-        let [factor] = unsafe { x.load_vec_unchecked::<1>(i * shape.x) };
-        let factor = factor.widen();
-        cuda_std::array::from_fn(|v| elements[v].widen().mul_add(factor, sums[v]))
-    };
     let mut chains = [[T::Wide::ZERO; V]; UNROLL];
     let mut i = start + thread::thread_idx_x() as usize / 32;
+    // Places follow one from the other: products of strides would take registers. Those behind the end can be any.
+    let mut at = [
+        row.wrapping_mul(shape.a[0]).wrapping_add(i.wrapping_mul(shape.a[1])),
+        i.wrapping_mul(shape.x),
+    ];
+    let step = [ROWS.wrapping_mul(shape.a[1]), ROWS.wrapping_mul(shape.x)];
     // All are on their way at once, of each chain two.
     while i + (2 * UNROLL - 1) * ROWS < end {
-        let elements: [[T; V]; 2 * UNROLL] = cuda_std::array::from_fn(|u| {
-            // SAFETY: as above.
-            unsafe { a.load_vec_unchecked(row * shape.a[0] + (i + u * ROWS) * shape.a[1]) }
+        let elements: [[T; V]; 2 * UNROLL] = cuda_std::array::from_fn(|_| {
+            // SAFETY: the element of a column less than k and of rows less than m, by the caller's promise.
+            let elements = unsafe { a.load_vec_unchecked(at[0]) };
+            at[0] = at[0].wrapping_add(step[0]);
+            elements
         });
         for u in 0..2 * UNROLL {
             // SAFETY: as above.
-            let [factor] = unsafe { x.load_vec_unchecked::<1>((i + u * ROWS) * shape.x) };
+            let [factor] = unsafe { x.load_vec_unchecked::<1>(at[1]) };
+            at[1] = at[1].wrapping_add(step[1]);
             let (factor, sums) = (factor.widen(), chains[u % UNROLL]);
             chains[u % UNROLL] = cuda_std::array::from_fn(|v| elements[u][v].widen().mul_add(factor, sums[v]));
         }
         i += 2 * UNROLL * ROWS;
     }
-    while i + (UNROLL - 1) * ROWS < end {
-        chains = cuda_std::array::from_fn(|u| product(chains[u], i + u * ROWS));
-        i += UNROLL * ROWS;
-    }
-    while i < end {
-        chains[0] = product(chains[0], i);
-        i += ROWS;
+    // What is left, with zeros behind the end: their products change no sum but one that is -0, which becomes 0.
+    let left: [([T; V], T); 2 * UNROLL] = cuda_std::array::from_fn(|u| {
+        let mut loaded = ([T::ZERO; V], T::ZERO);
+        if i + u * ROWS < end {
+            // SAFETY (of both): as above.
+            loaded.0 = unsafe { a.load_vec_unchecked(at[0]) };
+            loaded.1 = unsafe { x.load_vec_unchecked::<1>(at[1])[0] };
+        }
+        at = [at[0].wrapping_add(step[0]), at[1].wrapping_add(step[1])];
+        loaded
+    });
+    for u in 0..2 * UNROLL {
+        let ((elements, factor), sums) = (left[u], chains[u % UNROLL]);
+        chains[u % UNROLL] = cuda_std::array::from_fn(|v| elements[v].widen().mul_add(factor.widen(), sums[v]));
     }
     cuda_std::array::from_fn(|v| pairwise::<_, UNROLL>(cuda_std::array::from_fn(|u| chains[u][v])))
 }
 
-/// Adds up the sums of the chunks: `y[r] ← alpha · (partials[r · chunks] + … ) + beta · y[r]`, by a warp.
+/// Adds up the sums of the chunks: `y[r] ← alpha · (sum 0 + sum 1 + … ) + beta · y[r]`, where sum `c` of row `r` is element
+/// `r · strides[0] + c · strides[1]` of `partials`.
 ///
-/// Blocks have [`THREADS`] threads and [`ROWS`] rows each. `partials` has `chunks` elements for each of `y`'s; rows
-/// that it does not have are not written.
+/// Blocks have [`THREADS`] threads and [`rows_combined`] rows each: a thread has a row, or, of many chunks, a warp.
+/// Where `partials` does not have the sums of all of `y`'s, nothing is written.
 #[kernel(T = [f32, f64, i32, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn gemv_combine<T: Num<Wide: MulAdd>>(
     partials: &[<T as Num>::Wide],
     y: SliceMut<'_, T>,
     chunks: usize,
+    strides: [usize; 2],
     alpha: <T as Num>::Wide,
     beta: <T as Num>::Wide,
 ) {
-    let row = warp_number();
-    if thread::block_dim_x() as usize != THREADS || chunks == 0 || row >= Ord::min(y.len(), partials.len() / chunks) {
+    let is_of_warp = chunks > CHUNKS_OF_THREAD;
+    let row = match is_of_warp {
+        true => warp_number(),
+        false => thread::block_idx_x() as usize * THREADS + thread::thread_idx_x() as usize,
+    };
+    let fits = span([y.len(), chunks], strides).is_some_and(|span| span <= partials.len());
+    if thread::block_dim_x() as usize != THREADS || chunks == 0 || row >= y.len() || !fits {
         return;
     }
-    let mut sum = T::Wide::ZERO;
-    let mut i = warp::lane_id() as usize;
-    while i < chunks {
-        // SAFETY: the row is one of the `len / chunks` that `partials` has, and `i` is less than `chunks`.
-        let [partial] = unsafe { partials.load_vec_unchecked::<1>(row * chunks + i) };
-        sum = sum.add(partial);
-        i += 32;
-    }
-    let sum = warp::all_reduce(sum, Num::add);
-    if warp::lane_id() == 0 {
+    // SAFETY: the row and the chunk are less than their numbers, whose sums `fits` found to be in `partials`.
+    let partial = |c: usize| unsafe { partials.load_vec_unchecked::<1>(row * strides[0] + c * strides[1])[0] };
+    let sum = match is_of_warp {
+        true => sum_of_warp(chunks, partial),
+        false => sum_of_thread(chunks, partial),
+    };
+    if !is_of_warp || warp::lane_id() == 0 {
         // SAFETY: less than the length, as just asked.
         unsafe { set(y, row, sum, alpha, beta) };
     }
+}
+
+/// The sum of at least one partial, one after another, of which eight are loaded at once.
+#[inline(always)]
+fn sum_of_thread<W: Num>(chunks: usize, partial: impl Fn(usize) -> W) -> W {
+    let mut sum = partial(0);
+    let mut first = 0;
+    while first < chunks {
+        let loaded: [W; 8] = cuda_std::array::from_fn(|u| {
+            if first + u < chunks {
+                partial(first + u)
+            } else {
+                W::ZERO
+            }
+        });
+        for u in 0..8 {
+            if first + u > 0 && first + u < chunks {
+                sum = sum.add(loaded[u]);
+            }
+        }
+        first += 8;
+    }
+    sum
+}
+
+/// The sum of all partials, by a warp, all of whose lanes get it.
+#[inline(always)]
+fn sum_of_warp<W: Num>(chunks: usize, partial: impl Fn(usize) -> W) -> W {
+    let mut sum = W::ZERO;
+    let mut i = warp::lane_id() as usize;
+    while i < chunks {
+        sum = sum.add(partial(i));
+        i += 32;
+    }
+    warp::all_reduce(sum, Num::add)
 }
