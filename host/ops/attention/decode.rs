@@ -200,7 +200,7 @@ fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32, by: By) -> De
 }
 
 /// Whether lines are without gaps, and begin at multiples of 16 bytes and of a lane's elements.
-fn lies_well<T: Attend>(x: &DeviceArrayRef<T, Ix4>) -> bool {
+pub(super) fn lies_well<T: Attend>(x: &DeviceArrayRef<T, Ix4>) -> bool {
     let dim = x.shape()[3];
     let [lines @ .., along] = x.strides() else {
         return false;

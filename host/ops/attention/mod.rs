@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention: softmax of scores, times values, in one kernel.
 
+mod ampere;
 mod decode;
 mod gradients;
 mod hopper;
@@ -105,11 +106,11 @@ impl Attend for f32 {
     }
 }
 
-macro_rules! on_hopper {
+macro_rules! on_tensor_cores {
     ($($type:ty),*) => {$(
         impl Attend for $type {
             fn on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
-                hopper::compute(task)
+                Ok(hopper::compute(task)? || ampere::compute(task)?)
             }
 
             fn few_on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
@@ -140,7 +141,7 @@ macro_rules! on_hopper {
     )*};
 }
 
-on_hopper!(bf16, f16);
+on_tensor_cores!(bf16, f16);
 
 /// Attention, by [`attention`](DeviceArrayRef::attention). Nothing is computed before [`compute`](Self::compute),
 /// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp), [`gradients`](Self::gradients) or

@@ -9,12 +9,14 @@
 //! `2^(m − m')` first. In the end the one is divided by the other, and the logarithm of the sum of exponentials is `(m + log₂ l)
 //! ln 2`.
 //!
-//! [`tiled`] is the kernel for any GPU, on ordinary cores; [`wgmma`] that for Hopper's tensor cores; [`decode`] that for few queries.
+//! [`tiled`] is the kernel for any GPU, on ordinary cores; [`mma`] that for the tensor cores of Ampere and later; [`wgmma`] that for
+//! Hopper's; [`decode`] that for few queries.
 
 use cuda_std::prelude::*;
 
 pub mod bias_plan;
 pub mod decode;
+pub mod mma;
 pub mod tiled;
 pub mod wgmma;
 

@@ -10,6 +10,7 @@ use super::sealed::Sealed;
 use crate::attention::AttentionShape;
 use crate::attention::bias_plan::BiasPlan;
 use crate::attention::decode::{self, DecodePlan};
+use crate::attention::mma;
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
 use crate::attention::wgmma::bias::BiasAxes;
@@ -106,6 +107,38 @@ macro_rules! attention_decode_tensor {
 }
 
 attention_decode_tensor!(bf16, f16);
+
+/// The parameters of [`attention_mma`](fn@mma::attention_mma).
+pub type AmpereAttentionParams<T> = (
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    &'static [u32],
+    SliceMut<'static, T>,
+    SliceMut<'static, f32>,
+    AttentionShape,
+    AttentionStrides,
+    f32,
+);
+
+/// Attention of elements of this type on tensor cores, from Ampere's on: kernels for each head dimension.
+pub trait AmpereAttention: Attention {
+    /// 64.
+    type D64: Kernel<Params = AmpereAttentionParams<Self>>;
+    /// 128.
+    type D128: Kernel<Params = AmpereAttentionParams<Self>>;
+}
+
+macro_rules! attention_mma {
+    ($($type:ty),*) => {$(
+        impl AmpereAttention for $type {
+            type D64 = mma::attention_mma<$type, 64>;
+            type D128 = mma::attention_mma<$type, 128>;
+        }
+    )*};
+}
+
+attention_mma!(bf16, f16);
 
 /// The parameters of [`attention_wgmma`](fn@wgmma::attention_wgmma).
 pub type HopperAttentionParams<T> = (

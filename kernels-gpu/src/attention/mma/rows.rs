@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a warp has of its queries: weights of scores, sums, and how results are stored.
+
+use cuda_std::float::approximate;
+use cuda_std::half::pack;
+use cuda_std::prelude::*;
+
+use super::{Block, ELEMENTS, PIECE, WARP_ROWS};
+use crate::attention::AttentionShape;
+use crate::attention::decode::tensor::Half;
+use crate::matmul::unroll;
+
+/// A lane's scores of a tile of keys: of either 16 queries of the warp, and of each 8 keys, two keys of a query and two of the query 8 further on.
+pub(super) type Scores = [[[f32; 4]; 8]; 2];
+
+/// By how many powers of 2 a score may be greater than that which is taken for the greatest.
+const SLACK: f32 = 8.0;
+
+/// What a lane has of its four queries: line `i` of them is 8 queries further on than the one before.
+pub(super) struct Rows {
+    /// The greatest exponent, or one that is no more than [`SLACK`] smaller: the same in the four lanes that have the query.
+    max: [f32; 4],
+    /// The lane's part of the sum of weights.
+    sum: [f32; 4],
+    /// Sums of weighted values: as [`Scores`], of each 8 columns.
+    pub(super) values: [[[f32; 4]; 16]; 2],
+}
+
+impl Rows {
+    /// Of no keys.
+    pub(super) const NONE: Self = Self {
+        max: [f32::NEG_INFINITY; 4],
+        sum: [0.0; 4],
+        values: [[[0.0; 4]; 16]; 2],
+    };
+
+    /// Makes weights of scores, whose exponents of 2 are `factor` times as great, and brings the sums of lines of `D` elements to them. For whole
+    /// warps.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn weigh<const D: usize>(&mut self, scores: &mut Scores, factor: f32) {
+        let mut most = [f32::NEG_INFINITY; 4];
+        let mut is_greater = false;
+        unroll!(4, line => {
+            unroll!(8, group => {
+                let [a, b] = pair(scores, line, group);
+                most[line] = Float::maximum_number(most[line], Float::maximum_number(a, b));
+            });
+            most[line] *= factor;
+            is_greater |= most[line] > self.max[line] + SLACK;
+        });
+        if warp::any(warp::FULL_MASK, is_greater) {
+            self.take::<D>(most);
+        }
+        unroll!(4, line => {
+            let base = base(self.max[line]);
+            unroll!(8, group => {
+                let weights = pair(scores, line, group).map(|score| approximate::exp2(Float::mul_add(score, factor, -base)));
+                scores[line / 2][group][line % 2 * 2] = weights[0];
+                scores[line / 2][group][line % 2 * 2 + 1] = weights[1];
+                self.sum[line] += weights[0] + weights[1];
+            });
+        });
+    }
+
+    /// Takes the greatest exponents of all lanes that have a query for its greatest, where they are, and brings the sums to them.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn take<const D: usize>(&mut self, most: [f32; 4]) {
+        unroll!(4, line => {
+            let most = most[line];
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
+            let max = Float::maximum_number(self.max[line], most);
+            let factor = approximate::exp2(self.max[line] - base(max));
+            self.max[line] = max;
+            self.sum[line] *= factor;
+            unroll!(16, column => {
+                if column < D / 8 {
+                    unroll!(2, i => {
+                        self.values[line / 2][column][line % 2 * 2 + i] *= factor;
+                    });
+                }
+            });
+        });
+    }
+}
+
+/// What is subtracted from exponents: without a key yet, or with scores of −∞ alone, nothing, as ∞ − ∞ is no number.
+#[inline(always)]
+fn base(max: f32) -> f32 {
+    if max == f32::NEG_INFINITY { 0.0 } else { max }
+}
+
+/// The two scores of a line's keys among 8.
+#[inline(always)]
+fn pair(scores: &Scores, line: usize, group: usize) -> [f32; 2] {
+    let of_group = &scores[line / 2][group];
+    [of_group[line % 2 * 2], of_group[line % 2 * 2 + 1]]
+}
+
+impl<T: Half, const D: usize> Block<T, D> {
+    /// Divides the sums, and stores them, by way of the memory that the warp's queries were in, so that a line is stored by 16 bytes a lane.
+    /// For whole warps.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn store(
+        &self,
+        rows: &Rows,
+        shape: &AttentionShape,
+        out: &SliceMut<'_, T>,
+        log_sums: SliceMut<'_, f32>,
+    ) {
+        let lane = thread::thread_idx_x() % 32;
+        let warp_row = Self::warp_row();
+        let head = self.tile.batch * shape.heads + self.tile.head;
+        let first = self.sequence.first_query as usize + head as usize * shape.queries as usize;
+        let row_of_warp = self.tile.row + warp_row;
+        let words = self.memory.cast::<u32>();
+        warp::sync_warp(warp::FULL_MASK);
+        unroll!(4, line => {
+            let sum = rows.sum[line];
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
+            let row_in_warp = lane / 4 + 8 * line as u32;
+            let row = row_of_warp + row_in_warp;
+            let at = first + row as usize;
+            if row < self.sequence.queries && lane.is_multiple_of(4) && at < log_sums.len() {
+                log_sums.set(at, (rows.max[line] + Float::log2(sum)) * core::f32::consts::LN_2);
+            }
+            let factor = if sum == 0.0 { None } else { Some(1.0 / sum) };
+            let line_at = (warp_row + row_in_warp) * Self::LINE + lane % 4 * 4;
+            unroll!(16, column => {
+                if column < D / 8 {
+                    let value = |i: usize| {
+                        let sum = rows.values[line / 2][column][line % 2 * 2 + i];
+                        factor.map_or(0.0, |factor| sum * factor)
+                    };
+                    let at = line_at + (column as u32 ^ (lane / 4)) * PIECE;
+                    // SAFETY: a word of the warp's queries, which nobody reads any more.
+                    unsafe { words.set_unchecked(at as usize / 4, pack::<T>(value(0), value(1))) };
+                }
+            });
+        });
+        warp::sync_warp(warp::FULL_MASK);
+        let across = D as u32 / ELEMENTS;
+        let (row, piece) = (lane / across, lane % across);
+        unroll!(16, i => {
+            let row = row + i as u32 * (32 / across);
+            if row < WARP_ROWS && row_of_warp + row < self.sequence.queries {
+                let at = (warp_row + row) * Self::LINE + (piece ^ (row % 8)) * PIECE;
+                let to = (first + (row_of_warp + row) as usize) * D + (piece * ELEMENTS) as usize;
+                // SAFETY: a piece of the warp's, at a multiple of its size; of a line that is in `out`, by the kernel's contract.
+                unsafe {
+                    let piece: [u32; 4] = words.get_vec_unchecked(at as usize / 4);
+                    out.set_vec_unchecked(to, bytemuck::cast::<[u32; 4], [T; 8]>(piece));
+                }
+            }
+        });
+    }
+}
