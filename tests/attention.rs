@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Attention against softmax and products in f64, by the kernel for any GPU, and by that for Hopper's tensor cores: on a GPU that
-//! has them, else on the simulated one.
+//! Attention against softmax and products in f64, by the kernel for any GPU, and by those for the tensor cores of Ampere and of Hopper: on a
+//! GPU that has them, else on the simulated one.
 
 use crate::common::*;
 use ndarray::{Array3, Array4, Axis, Ix3, Ix4, s};
@@ -125,14 +125,17 @@ impl Case {
     /// Checks on all devices.
     fn check<T: Attend + FloatNumber>(self) {
         let operands = self.operands::<T>();
-        for device in devices::<T>() {
+        for device in all_devices::<T>() {
             self.check_on(&device, &operands);
         }
     }
 
-    /// Checks on that with tensor cores.
+    /// Checks on those with tensor cores.
     fn check_of_tensor_cores<T: Attend + FloatNumber>(self) {
-        self.check_on(&devices::<T>()[1], &self.operands::<T>());
+        let operands = self.operands::<T>();
+        for device in &all_devices::<T>()[1..] {
+            self.check_on(device, &operands);
+        }
     }
 
     fn check_on<T: Attend + FloatNumber>(&self, device: &Device, operands: &[Array4<T>; 3]) {
@@ -243,6 +246,15 @@ fn devices<T: 'static>() -> Vec<Device> {
     }
 }
 
+/// These, and, for results of 16 bits, the same GPU with no tensor cores but Ampere's.
+fn all_devices<T: 'static>() -> Vec<Device> {
+    let mut devices = devices::<T>();
+    if size_of::<T>() == 2 {
+        devices.push(device().as_ampere().unwrap());
+    }
+    devices
+}
+
 #[test]
 fn one_query_and_one_key() {
     case(1, 1, 1).check::<f32>();
@@ -266,6 +278,9 @@ fn lengths_around_a_tile_of_tensor_cores() {
     }
     case(193, 70, 64).check_of_tensor_cores::<bf16>();
     case(129, 20, 128).check_of_tensor_cores::<f16>();
+    for length in [63, 64, 65] {
+        case(32, length, 128).check_of_tensor_cores::<bf16>();
+    }
 }
 
 #[test]
@@ -416,7 +431,7 @@ fn with_special<T: Attend + FloatNumber>(operand: usize, value: f64, wanted: imp
     let usual = case.run(&devices::<T>()[0], &operands).0;
     let line = if operand == 0 { 2 } else { 100 };
     operands[operand][[0, 0, line, 7]] = T::of(value);
-    for device in devices::<T>() {
+    for device in all_devices::<T>() {
         let (out, _) = case.run(&device, &operands);
         for ((at, &got), &usual) in out.indexed_iter().zip(&usual) {
             let (row, column) = (at.2, at.3);
@@ -460,7 +475,7 @@ fn infinities() {
             ..case
         };
         let others_operands = [q.clone(), k.select(Axis(2), &left), v.select(Axis(2), &left)];
-        for device in devices::<bf16>() {
+        for device in all_devices::<bf16>() {
             let (out, log_sums) = case.run(&device, &operands);
             others.compare(&others_operands, &out, &log_sums);
         }
@@ -481,8 +496,8 @@ fn exponents_beyond_numbers_on_tensor_cores() {
     let mut operands = case.operands::<bf16>();
     operands[0].fill(bf16::ONE);
     operands[1].fill(bf16::ONE);
-    for device in devices::<bf16>() {
-        if device.properties().tensor_cores == Some((9, 0)) {
+    for device in all_devices::<bf16>() {
+        if device.properties().tensor_cores >= Some((8, 0)) {
             let (out, log_sums) = case.run(&device, &operands);
             assert!(out.iter().all(|x| x.is_nan()) && log_sums.iter().all(|x| x.is_nan()));
         }
@@ -503,7 +518,7 @@ fn large_scores() {
                 line.mapv_inplace(|x| T::of(x.wide() * 0.01 + of_key(key as f64)));
             }
             operands[0].fill(T::of(2.0));
-            for device in devices::<T>() {
+            for device in all_devices::<T>() {
                 let (out, log_sums) = case.run(&device, &operands);
                 case.compare(&operands, &out, &log_sums);
             }
@@ -532,7 +547,9 @@ fn single_large_scores() {
             // All of a line, so that the score is this many times ln 2, about.
             let of_element = great / (dim as f64).sqrt();
             operands[1].slice_mut(s![0, 0, key, ..]).fill(bf16::of(of_element));
-            case.check_on(&devices::<bf16>()[1], &operands);
+            for device in &all_devices::<bf16>()[1..] {
+                case.check_on(device, &operands);
+            }
         }
     }
 }
@@ -560,8 +577,9 @@ fn large_scores_of_some_queries() {
         {
             line.fill(T::of(if (16..32).contains(&query) { 2.0 } else { 0.03 }));
         }
-        let device = &devices::<T>()[1];
-        case.check_on(device, &operands);
+        for device in &all_devices::<T>()[1..] {
+            case.check_on(device, &operands);
+        }
     }
     for dim in [64, 128] {
         check::<bf16>(dim, |key| key * -0.05);
@@ -573,7 +591,7 @@ fn large_scores_of_some_queries() {
 #[test]
 fn views() {
     let case = case(20, 30, 64).heads(2, 4, 2);
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let stream = device.default_stream();
         let operands = case.operands::<bf16>();
         let [q, k, v] = &operands;
@@ -606,7 +624,7 @@ fn keys_that_are_repeated() {
             .unwrap()
             .to_owned()
     });
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
         let (a, b, c) = (upload(&q), upload(&k), upload(&v));
         let one = |x: &DeviceArray<bf16, Ix4>| x.slice(s![..1, ..1, .., ..]).unwrap().to_array().unwrap();
@@ -621,7 +639,7 @@ fn keys_that_are_repeated() {
 #[test]
 fn the_same_bits_each_time() {
     let case = case(70, 140, 64).heads(1, 3, 1).causal();
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let operands = case.operands::<bf16>();
         let first = case.run(&device, &operands);
         assert_eq!(case.run(&device, &operands), first);
@@ -631,7 +649,7 @@ fn the_same_bits_each_time() {
 #[test]
 fn without_logarithms_the_result_is_the_same() {
     let case = case(17, 70, 64);
-    for device in devices::<f16>() {
+    for device in all_devices::<f16>() {
         let operands = case.operands::<f16>();
         let [q, k, v] = operands
             .each_ref()

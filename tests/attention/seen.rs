@@ -462,7 +462,7 @@ fn packed_sequences_do_not_see_each_other() {
     for dim in [64, 128] {
         let case = Case::packed(&LENGTHS, &LENGTHS, dim);
         let mut operands = case.operands::<bf16>();
-        for device in devices::<bf16>() {
+        for device in all_devices::<bf16>() {
             let usual = case.run(&device, &operands);
             for x in &mut operands {
                 x.slice_mut(s![.., .., 20..29, ..]).fill(bf16::NAN);
@@ -524,7 +524,7 @@ fn keys_behind_are_not_read<T: Attend + FloatNumber>(queries: usize, dim: usize)
         ..case(queries, 300, dim).heads(3, 1, 1)
     };
     let mut operands = case.operands::<T>();
-    for device in devices::<T>() {
+    for device in all_devices::<T>() {
         let usual = case.run(&device, &operands);
         for x in &mut operands[1..] {
             x.slice_mut(s![0, .., 60.., ..]).fill(T::of(f64::NAN));

@@ -100,7 +100,10 @@ pub(super) fn attentions(run: &mut Run) {
             // Three tiles of keys.
             compute::<bf16>(run, 1, [20, 280, 128], None);
         }
-        AMPERE => each_type!(run, few_queries_on_ampere: f16 bf16),
+        AMPERE => {
+            each_type!(run, few_queries_on_ampere: f16 bf16);
+            each_type!(run, on_ampere: f16 bf16);
+        }
         _ => {
             each_type!(run, on_ordinary_cores: f32 f16 bf16);
             for axes in [[true, true], [false, true], [true, false]] {
@@ -128,6 +131,16 @@ fn few_queries_on_ampere<T: Value + Attend>(run: &mut Run) {
     for dim in [64, 128] {
         let shape = [run.len(8), 256 + run.len(50), dim];
         compute::<T>(run, 2, shape, None);
+    }
+}
+
+/// Keys of one tile, of two and of three: whether there is a next one to copy, and to wait for.
+fn on_ampere<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128] {
+        for (keys, length) in [(1, None), (64, Some(60)), (128, None)] {
+            let shape = [17 + run.len(130), keys + run.len(60), dim];
+            compute::<T>(run, 1, shape, length);
+        }
     }
 }
 
