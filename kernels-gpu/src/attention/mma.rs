@@ -271,8 +271,8 @@ impl<T: Half, const D: usize> Block<T, D> {
         let lane = thread::thread_idx_x() % 32;
         // A lane says where a line of a matrix of 8 × 8 begins: of 16 queries, then of the next 8 elements of them; of 8 keys, of the next 8
         // elements of these, and of 8 more keys. Two pieces further on, the exclusive or is with two more.
-        let of_queries = (Self::warp_row() + lane % 16) * Self::LINE + (lane / 16 ^ lane % 8) * PIECE;
-        let of_keys = Self::K + (lane % 8 + lane / 16 * 8) * Self::LINE + (lane / 8 % 2 ^ lane % 8) * PIECE;
+        let of_queries = (Self::warp_row() + lane % 16) * Self::LINE + ((lane / 16) ^ (lane % 8)) * PIECE;
+        let of_keys = Self::K + (lane % 8 + lane / 16 * 8) * Self::LINE + ((lane / 8 % 2) ^ (lane % 8)) * PIECE;
         let mut scores = [[[0.0; 4]; 8]; 2];
         unroll!(8, step => {
             if step < D / 16 {
@@ -325,7 +325,7 @@ impl<T: Half, const D: usize> Block<T, D> {
     fn add_values(&self, rows: &mut Rows, weights: &Scores) {
         let lane = thread::thread_idx_x() % 32;
         // Of 16 values, then of the next 8 elements of them.
-        let of_values = Self::V + lane % 16 * Self::LINE + (lane / 16 ^ lane % 8) * PIECE;
+        let of_values = Self::V + lane % 16 * Self::LINE + ((lane / 16) ^ (lane % 8)) * PIECE;
         unroll!(4, step => {
             let of_rows = |half: usize| {
                 let pair = |group: usize, i: usize| {

@@ -70,6 +70,8 @@ impl Rows {
             let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
             let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
             let max = Float::maximum_number(self.max[line], most);
+            // Scores whose exponents are beyond numbers have no weights: the fused product less ∞ would be −∞, a weight of 0.
+            let max = if max == f32::INFINITY { f32::NAN } else { max };
             let factor = approximate::exp2(self.max[line] - base(max));
             self.max[line] = max;
             self.sum[line] *= factor;
