@@ -150,6 +150,8 @@ fn indices_on_the_host() -> warpsmith::Result<()> {
     let wanted = array![[3, 1, 3], [6, 4, 6]];
     assert_eq!(x.take(Axis(1), &[2, 0, 2])?.to_ndarray()?, wanted);
     assert_eq!(x.take(Axis(1), &[2u64, 0, 2][..])?.to_ndarray()?, wanted);
+    assert_eq!(x.take(Axis(1), &[2i16, 0, 2])?.to_ndarray()?, wanted);
+    assert_eq!(x.take(Axis(1), &[2i8, 0, 2])?.to_ndarray()?, wanted);
     assert_eq!(x.take(Axis(1), &vec![2usize, 0, 2])?.to_ndarray()?, wanted);
     assert_eq!(x.take(Axis(1), &array![2i64, 0, 2])?.to_ndarray()?, wanted);
     assert_eq!(

@@ -293,6 +293,26 @@ fn what_is_no_number_stays_in_its_window_of_a_column_times_a_row() {
     }
 }
 
+/// A row whose sum overflows is of no account where its weights are 0.
+#[test]
+fn large_numbers_stay_in_their_row_of_a_column_times_a_row() {
+    let mut weights = Array2::<f32>::zeros((7, 7));
+    weights.row_mut(3).fill(1.0);
+    for others in [0.0f32, 1e-3] {
+        let mut picture = Array3::from_elem((20, 20, 1), others);
+        picture.slice_mut(s![10, .., ..]).fill(1e38);
+        let got = upload(&picture).filter(&weights, Border::Clamp).unwrap();
+        for ((y, x, _), &got) in got.to_ndarray().unwrap().indexed_iter() {
+            let what = format!("{got} at {y}, {x} among {others}");
+            if y == 10 {
+                assert_eq!(got, f32::INFINITY, "{what}");
+            } else {
+                assert!((got - 7.0 * others).abs() <= 1e-6 * others, "{what}");
+            }
+        }
+    }
+}
+
 /// What lies beyond a type's numbers is clamped, halves go up, and NaN is 0.
 #[test]
 fn rounding() {

@@ -472,6 +472,36 @@ fn short_lines_are_joined() {
     check(|index| [index as u32; 3]);
 }
 
+/// Three arrays and more whose rows do not lie equally far apart, or run backwards, with others and empty ones among them.
+#[test]
+fn short_rows_of_many_crops_are_joined() {
+    fn check<T: Element + Debug + PartialEq>(of: impl Fn(usize) -> T + Copy) {
+        let x = Array3::from_shape_fn((6, 9, 4), |(i, j, k)| of(36 * i + 4 * j + k));
+        let on_x = upload(&x);
+        let crops = [
+            s![.., 1..6, 1..3],
+            s![.., 3..8, ..1],
+            s![..;-1, 4.., 2..],
+            s![.., ..5, 1..1],
+        ];
+        for crops in [&crops[..3], &crops[..2], &crops[..4], &[crops[0]; 9]] {
+            let parts: Vec<_> = crops.iter().map(|&crop| on_x.slice(crop).unwrap()).collect();
+            let wanted: Vec<_> = crops.iter().map(|&crop| x.slice(crop)).collect();
+            assert_eq!(
+                concatenate(Axis(2), &parts).unwrap().to_ndarray().unwrap(),
+                ndarray::concatenate(Axis(2), &wanted).unwrap()
+            );
+        }
+        // All of them empty.
+        let empty = [s![.., ..5, 1..1]; 3];
+        let parts = empty.map(|crop| on_x.slice(crop).unwrap());
+        assert_eq!(concatenate(Axis(2), &parts).unwrap().shape(), [6, 5, 0]);
+    }
+    check(|index| index as u8);
+    check(|index| index as f32);
+    check(|index| [index as u8; 3]);
+}
+
 /// Parts that begin anywhere and have gaps behind their lines, one line over and over, columns, and lines backwards.
 #[test]
 fn short_lines_of_views_are_joined() {

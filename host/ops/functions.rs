@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of floats that have no kernel of their own, and whole powers: each is an expression of one operation.
+//! The functions of floats that have no kernel of their own, whole powers, remainders, and operations on the bits of integers: each is an
+//! expression of one operation.
 
 use kernels_gpu::compiled::Number;
 use ndarray::{DimMax, Dimension};

@@ -5,7 +5,7 @@
 use ndarray::{Array1, Axis, Dimension, IntoDimension, IxDyn, RemoveAxis, Slice};
 
 use super::Border;
-use super::transpose::{Ordered, copy_two, join_two, rows_along};
+use super::transpose::{Ordered, copy_two, is_lined, join_two, rows_along};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -15,8 +15,9 @@ use crate::view::DeviceView;
 
 /// The arrays one behind the other along an axis, as ndarray's `concatenate`, on the stream of the first.
 ///
-/// Where more than two arrays (of elements of one byte more than seven) make rows of less than 64 bytes, from the axis on,
-/// they are joined by halves, which are arrays of their own meanwhile: together up to as large as the result.
+/// Where more than two arrays that are not empty (of elements of one byte more than seven) make rows of less than 64 bytes, from the
+/// axis on, and the lines of each of them, from the axis on, are dense and equally far apart, they are joined by halves, which are
+/// arrays of their own meanwhile: together up to as large as the result.
 ///
 /// # Errors
 ///
@@ -103,6 +104,12 @@ where
 /// each array alone would write a part of every sector of the memory.
 const SHORT_ROW_OF_MANY: usize = 64;
 
+/// The most arrays of such rows that are not halved. Of bytes, halves take longer for few arrays than each array by itself: those of
+/// five columns 432 for 383 µs of an H200, of eight 381 for 544.
+const fn most_in_turn<T>() -> usize {
+    if size_of::<T>() == 1 { 7 } else { 2 }
+}
+
 /// The arrays, at least one, which differ along the axis alone, one behind the other along it: an array of that shape, made
 /// on that stream.
 fn side_by_side<T: Element, D: Dimension>(
@@ -111,15 +118,47 @@ fn side_by_side<T: Element, D: Dimension>(
     arrays: &[DeviceView<'_, T, D>],
     dim: D,
 ) -> Result<DeviceArray<T, D>> {
+    let arrays: Vec<_> = arrays
+        .iter()
+        .filter(|array| !array.is_empty())
+        .map(|array| array.view())
+        .collect();
     let (rows, row) = rows_along::<T>(dim.slice(), axis.index());
-    // Of bytes, halves take longer for few arrays than each array by itself: those of five columns 432 for 383 µs of an
-    // H200, of eight 381 for 544.
-    let most = if size_of::<T>() == 1 { 7 } else { 2 };
-    if arrays.len() > most && rows > 1 && (1..SHORT_ROW_OF_MANY).contains(&row) {
-        let (front, back) = arrays.split_at(arrays.len() / 2);
-        let (front, back) = (half(stream, axis, front, &dim)?, half(stream, axis, back, &dim)?);
-        return side_by_side(stream, axis, &[front.view(), back.view()], dim);
+    // Halves of others would be put side by side by a launch for each all the same, after a copy of all.
+    let is_lined = |array: &DeviceView<'_, T, D>| is_lined(array, axis.index(), dim.slice());
+    let is_halved = arrays.len() > most_in_turn::<T>()
+        && rows > 1
+        && (1..SHORT_ROW_OF_MANY).contains(&row)
+        && arrays.iter().all(is_lined);
+    if is_halved {
+        by_halves(stream, axis, &arrays, dim)
+    } else {
+        in_turn(stream, axis, &arrays, dim)
     }
+}
+
+/// The arrays, of which each [is lined](is_lined), the two halves of them first.
+fn by_halves<T: Element, D: Dimension>(
+    stream: &Stream,
+    axis: Axis,
+    arrays: &[DeviceView<'_, T, D>],
+    dim: D,
+) -> Result<DeviceArray<T, D>> {
+    if arrays.len() <= most_in_turn::<T>() {
+        return in_turn(stream, axis, arrays, dim);
+    }
+    let (front, back) = arrays.split_at(arrays.len() / 2);
+    let (front, back) = (half(stream, axis, front, &dim)?, half(stream, axis, back, &dim)?);
+    in_turn(stream, axis, &[front.view(), back.view()], dim)
+}
+
+/// The arrays, none of which is empty, by a launch for each, or for two.
+fn in_turn<T: Element, D: Dimension>(
+    stream: &Stream,
+    axis: Axis,
+    arrays: &[DeviceView<'_, T, D>],
+    dim: D,
+) -> Result<DeviceArray<T, D>> {
     let mut out = DeviceArray::uninit(stream, dim)?;
     if let [x, y] = arrays
         && join_two([x, y], axis.index(), &mut out)?
@@ -154,7 +193,7 @@ fn half<'a, T: Element, D: Dimension>(
     }
     let mut dim = whole.clone();
     dim[axis.index()] = arrays.iter().map(|array| array.shape()[axis.index()]).sum();
-    Ok(Ordered::Copied(side_by_side(stream, axis, arrays, dim)?))
+    Ok(Ordered::Copied(by_halves(stream, axis, arrays, dim)?))
 }
 
 /// The first of the arrays, which are on one device.

@@ -20,7 +20,7 @@ use kernels_gpu::transpose::{
 };
 use ndarray::{Dimension, IntoDimension, Ix1};
 
-pub(super) use self::join::{join_two, rows_along};
+pub(super) use self::join::{is_lined, join_two, rows_along};
 use self::plan::{Axis, Lie, Plan, Tiling, first, pieces};
 use super::tiles;
 use crate::array::{DeviceArray, Element};

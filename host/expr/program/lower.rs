@@ -613,6 +613,7 @@ mod tests {
             (tanh().fast_math(), 8192, Vectors::Two),
             (tanh(), 6144, Vectors::One),
             (tanh(), 8200, Vectors::Any),
+            (tanh(), 10240, Vectors::One),
             (&halves + crate::f16::ONE, 8192, Vectors::One),
             (tanh() + &halves, 8192, Vectors::Two),
             (tanh().exp().sin().ln().sqrt().tanh(), 8192, Vectors::One),

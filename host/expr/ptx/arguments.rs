@@ -142,13 +142,15 @@ pub(in crate::expr) fn vectors(program: &Program, lengths: &[usize]) -> Vectors 
         return Vectors::Any;
     };
     let vector = vector_len(program);
-    let has_pairs = (is_paired(program) && len >= LEAST_PAIRED * vector)
-        || (len >= LEAST_PAIRED_HALVES * vector && has_pairs_of_halves(program));
-    let of_block = vector * threads(program) as usize * if has_pairs { 2 } else { 1 };
-    match len > 0 && len.is_multiple_of(of_block) {
-        true if has_pairs => Vectors::Two,
-        true => Vectors::One,
-        false => Vectors::Any,
+    let one = vector * threads(program) as usize;
+    // These have two vectors where blocks are not full, too: `One` would take them away.
+    let is_paired = is_paired(program) && len >= LEAST_PAIRED * vector;
+    let has_pairs = is_paired || (len >= LEAST_PAIRED_HALVES * vector && has_pairs_of_halves(program));
+    match len {
+        0 => Vectors::Any,
+        _ if has_pairs && len.is_multiple_of(2 * one) => Vectors::Two,
+        _ if !is_paired && len.is_multiple_of(one) => Vectors::One,
+        _ => Vectors::Any,
     }
 }
 

@@ -305,9 +305,12 @@ impl<T: Pixel, D: PictureAxes> DeviceArrayRef<T, D> {
     ///
     /// Other weights of an odd number of rows and of columns, at least seven each, that are a column times a row, each to within 2⁻²⁰ of
     /// itself, are taken apart: first the rows are filtered, by that of the largest weight, and then the columns, by `rows + columns`
-    /// products for each number in place of `rows · columns`. Each pass sums in the order above, in `f32`, so every device gives the same
-    /// bits here, too, and the error is within the same bound; `4 n` bytes are allocated for `n` numbers. With a constant border other
-    /// than 0 they are not.
+    /// products for each number in place of `rows · columns`. Where the magnitudes of that row add up to more than 1, a power of two is
+    /// moved from it to the column, so that no sum between the passes is larger than the largest number. Each pass sums in the order
+    /// above, in `f32`, so every device gives the same bits here, too, and the error is within the same bound, but for numbers of `f32`
+    /// whose products with that row are no normal numbers: those lose up to 2⁻¹⁵⁰ each, times the column. `4 n` bytes are allocated for
+    /// `n` numbers. Weights with a constant border other than 0 are not taken apart, nor such as are so large that the power of two
+    /// would make the column overflow.
     ///
     /// # Errors
     ///

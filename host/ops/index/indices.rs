@@ -15,8 +15,8 @@ use crate::view::{DeviceView, DeviceViewMut};
 /// `u8` is no list of indices: its bytes would name the elements 0 and 1, as in NumPy's `take`.
 pub trait Index: sealed::Sealed {}
 
-/// The types of indices on the host: `usize`, `isize`, `u64`, `u32`, `u16`, `u8`, `i64` and `i32`. Indices count from 0; a negative one
-/// is out of bounds.
+/// The types of indices on the host: `usize`, `isize`, `u64`, `u32`, `u16`, `u8`, `i64`, `i32`, `i16` and `i8`. Indices count from 0; a
+/// negative one is out of bounds.
 pub trait HostIndex: Copy + sealed::ToPlace {}
 
 /// Which parts along an axis are meant, one after another: a reference to an array or a view of one axis, of an [`Index`]; or to
@@ -24,11 +24,11 @@ pub trait HostIndex: Copy + sealed::ToPlace {}
 ///
 /// Indices on the host are looked at before anything is done: one that is out of bounds is
 /// [`Error::Parameter`](crate::Error::Parameter), which names it. Those on the device are looked at by the kernel, and one that is out
-/// of bounds is its panic, [`Error::Fault`](crate::Error::Fault), which names it, too.
+/// of bounds is its panic, [`Error::Fault`](crate::Error::Fault), which names it, too (a `u64` from 2⁶³ on as the `i64` of its bits).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the indices of parts along an axis",
     note = "wanted: a reference to an array of one axis on the device, of `u64`, `u32`, `u16`, `u8`, `i64` or `i32`; or to a \
-            slice or an array of one axis on the host, of these types, `usize` or `isize`"
+            slice or an array of one axis on the host, of these types, `usize`, `isize`, `i16` or `i8`"
 )]
 pub trait Indices<'a>: sealed::Indices<'a> {}
 
@@ -97,7 +97,7 @@ macro_rules! host_index {
     )*};
 }
 
-host_index!(usize, isize, u64, u32, u16, u8, i64, i32);
+host_index!(usize, isize, u64, u32, u16, u8, i64, i32, i16, i8);
 
 macro_rules! on_the_device {
     ($($type:ty),*) => {$(

@@ -38,21 +38,11 @@ pub(super) fn join_two_by<T: Element, D: Dimension>(
         return Ok(false);
     }
     let (address, strides) = (out.address(), out.strides().to_vec());
-    let lines = views.map(|view| {
-        let lie = Lie {
-            shape: view.shape(),
-            x: view.strides(),
-            out: &strides,
-            bytes: size_of::<T>(),
-            addresses: [view.address(), address],
-        };
-        Plan::new(&lie).into_lines(1)
-    });
-    let [Some(of_x), Some(of_y)] = lines.map(|axes| Lined::new(&axes?)) else {
+    let lines = views.map(|view| Lined::of(view, &strides, address).filter(|of| of.are_rows(before, row)));
+    let [Some(of_x), Some(of_y)] = lines else {
         return Ok(false);
     };
-    let are_whole = [&of_x, &of_y].iter().all(|of| (of.rows, of.distance) == (before, row));
-    if !are_whole || of_x.len + of_y.len != row || !address.is_multiple_of(CHUNK as u64) {
+    if of_x.len + of_y.len != row || !address.is_multiple_of(CHUNK as u64) {
         return Ok(false);
     }
     let all = [&of_x, &of_y].map(|of| of.len | of.stride);
@@ -90,6 +80,25 @@ pub(super) fn join_two_by<T: Element, D: Dimension>(
     Ok(true)
 }
 
+/// Whether lines of the array, which has elements, are equally far apart, one for each row of an array of that shape in C order without a
+/// gap, which has others beside it along the axis: what [`join_two`] wants of each.
+pub(in super::super) fn is_lined<T: Element, D: Dimension>(
+    view: &DeviceArrayRef<T, D>,
+    axis: usize,
+    shape: &[usize],
+) -> bool {
+    let (before, row) = rows_along::<T>(shape, axis);
+    // An array of more bytes cannot be made.
+    if before.saturating_mul(row) >= isize::MAX as usize {
+        return false;
+    }
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    Lined::of(view, &strides, 0).is_some_and(|of| of.are_rows(before, row))
+}
+
 /// How many rows an array of that shape has, of what lies along the axis and behind it, and the bytes of one. Numbers that
 /// are too large are the largest.
 pub(in super::super) fn rows_along<T>(shape: &[usize], axis: usize) -> (usize, usize) {
@@ -108,6 +117,23 @@ struct Lined {
 }
 
 impl Lined {
+    /// Of an array that has elements, as it is copied to an address, in C order with these strides.
+    fn of<T: Element, D: Dimension>(view: &DeviceArrayRef<T, D>, out: &[isize], address: u64) -> Option<Self> {
+        let lie = Lie {
+            shape: view.shape(),
+            x: view.strides(),
+            out,
+            bytes: size_of::<T>(),
+            addresses: [view.address(), address],
+        };
+        Self::new(&Plan::new(&lie).into_lines(1)?)
+    }
+
+    /// Whether there is one for each of so many rows of the output, each of so many bytes.
+    fn are_rows(&self, rows: usize, row: usize) -> bool {
+        (self.rows, self.distance) == (rows, row)
+    }
+
     /// Of the axes of a copy by lines; `None` if the lines are along more axes than one, or go backwards.
     fn new(axes: &[Axis]) -> Option<Self> {
         let [along, line] = axes else { return None };
@@ -125,5 +151,43 @@ impl Lined {
             first: (first * self.stride) as u64,
             stride: self.stride as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::s;
+
+    use super::*;
+    use crate::{Device, Result};
+
+    #[test]
+    fn crops_flipped_rows_and_transposed_arrays_are_not_lined() -> Result<()> {
+        let device = Device::simulator();
+        let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (40, 3))?;
+        for (part, is) in [
+            (x.view(), true),
+            (x.slice(s![.., 1..])?, true),
+            (x.slice(s![.., 2..])?, true),
+            (x.slice(s![..1, ..])?.broadcast((40, 3))?, true),
+            (x.slice(s![..;-1, ..])?, false),
+            (x.slice(s![.., ..;2])?, false),
+        ] {
+            let (shape, strides) = ([40, 9], part.strides().to_vec());
+            assert_eq!(is_lined(&part, 1, &shape), is, "{:?} by {strides:?}", part.shape());
+        }
+        let columns = DeviceArray::<f32, _>::zeros(device.default_stream(), (3, 40))?;
+        assert!(!is_lined(&columns.t(), 1, &[40, 9]));
+        let picture = DeviceArray::<f32, _>::zeros(device.default_stream(), (8, 10, 4))?;
+        assert!(is_lined(&picture.slice(s![.., .., 1..3])?, 2, &[8, 10, 6]));
+        assert!(!is_lined(&picture.slice(s![.., 1..6, 1..3])?, 2, &[8, 5, 6]));
+        // More bytes than there are addresses.
+        let one = x.slice(s![..1, ..])?;
+        assert!(!is_lined(
+            &one.broadcast((usize::MAX >> 4, 3))?,
+            1,
+            &[usize::MAX >> 4, 9]
+        ));
+        Ok(())
     }
 }

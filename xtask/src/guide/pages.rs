@@ -3,6 +3,7 @@
 //! The links of the repository's Markdown pages outside the book, as they stand in their text.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,7 +12,7 @@ use super::links::{REPOSITORY, in_repository, joined, missing};
 use crate::workspace::{Workspace, stdout};
 
 /// The links that lead nowhere, of all pages that git tracks but those in `book`, whose links are looked at as mdBook
-/// made them.
+/// made them. A page that was removed, and not yet from what git tracks, has none.
 pub fn problems(workspace: &Workspace, book: &str) -> Result<Vec<String>> {
     let tracked = stdout(workspace.command("git").args(["ls-files", "-z", "*.md"]))?;
     let pages = tracked.split_terminator('\0');
@@ -24,7 +25,10 @@ pub fn problems(workspace: &Workspace, book: &str) -> Result<Vec<String>> {
 
 /// The links of `page`, a path in the repository, that lead nowhere.
 fn of_page(repository: &Path, page: &str) -> Result<Vec<String>> {
-    let text = fs::read_to_string(repository.join(page)).with_context(|| format!("{page} cannot be read"))?;
+    let text = match fs::read_to_string(repository.join(page)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| format!("{page} cannot be read"))?,
+    };
     let problem = |link: &str| {
         let problem = match link.strip_prefix(REPOSITORY) {
             Some(place) => in_repository(repository, place),
@@ -92,6 +96,7 @@ mod tests {
             [i](https://github.com/warpsmith/warpsmith/blob/main/docs/other.md)";
         fs::write(folder.path().join("docs/page.md"), text)?;
         assert_eq!(of_page(folder.path(), "README.md")?, [""; 0]);
+        assert_eq!(of_page(folder.path(), "docs/removed.md")?, [""; 0]);
         assert_eq!(
             of_page(folder.path(), "docs/page.md")?,
             [
