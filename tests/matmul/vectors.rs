@@ -94,6 +94,18 @@ fn dot_products<T: Value>() {
     }
 }
 
+/// The sums of a long row's chunks are added up as a tree: one after another, each 1 would be lost.
+#[test]
+fn few_chunks_of_a_row_are_a_tree() {
+    const CHUNK: usize = 4096;
+    let mut x = Array1::<f32>::zeros(4 * CHUNK);
+    for (chunk, sum) in [16_777_216.0, 1.0, 1.0, 1.0].into_iter().enumerate() {
+        x[chunk * CHUNK] = sum;
+    }
+    let ones = Array1::<f32>::ones(x.len());
+    assert_eq!(upload(&x).dot(&upload(&ones)).unwrap(), 16_777_218.0);
+}
+
 for_types!(matrices_times_vectors: f32 f64 i32);
 for_types!(vectors_of_other_strides: f32 f64 i32);
 for_types!(columns_between_vectors: f32 f64 i32);
@@ -139,6 +151,21 @@ fn one_row_or_column<T: Value>([alpha, beta]: [T; 2]) {
                 &elements(&got.unwrap()),
                 &wanted,
                 &format!("{what}, with a bias and relu"),
+            );
+
+            // The whole sum is scaled, once, into however many chunks it is cut.
+            y.gemv(alpha, &b.t(), &a.index_axis(Axis(0), 0).unwrap(), T::ZERO)
+                .unwrap();
+            let wanted: Vec<_> = elements(&y)
+                .iter()
+                .zip(&bias)
+                .map(|(&scaled, &bias)| <T as Num>::add(scaled, bias))
+                .collect();
+            let got = a.fused_matmul(&b).alpha(alpha).bias(&of_columns).compute();
+            assert_same(
+                &elements(&got.unwrap()),
+                &wanted,
+                &format!("{what}, scaled, with a bias"),
             );
         }
     }

@@ -29,6 +29,8 @@ const fn column_blocks(bytes: usize) -> usize {
 }
 /// Columns that such a block has at least, and of which it has a multiple: all that its threads load at once.
 const COLUMN_CHUNK: usize = 64;
+/// The longest row that is never cut: one launch is enough, and no memory for sums is wanted.
+const UNCUT: usize = 256;
 
 /// A product of a matrix and a vector, or of two rows or columns of those, as the kernels take it: memory, and where the
 /// elements lie in it.
@@ -63,7 +65,8 @@ impl Plan {
         } else {
             (column_blocks(bytes) / m.div_ceil(32 * vector).max(1), COLUMN_CHUNK)
         };
-        let chunks = wanted.clamp(1, k.div_ceil(least).max(1));
+        let most = if k <= UNCUT { 1 } else { k.div_ceil(least) };
+        let chunks = wanted.clamp(1, most);
         let chunk = k.div_ceil(chunks).next_multiple_of(least);
         let shape = GemvShape {
             m,
@@ -139,9 +142,9 @@ impl<T: MatVec<Wide: Element>, D: Dimension, E: Dimension> MatrixVector<'_, T, D
         if chunks == 1 {
             return plan.launch::<T, Y, Rows, Columns>(stream, self, y, (alpha, beta));
         }
-        let sums = self.sums_of_chunks(stream, &plan, T::Wide::ONE)?;
-        let args = (&sums, y, chunks, plan.sums(), alpha, beta);
-        stream.launch::<Combine>(&tiles(m, rows_combined(chunks), THREADS), args)
+        let (sums, strides) = (self.sums_of_chunks(stream, &plan)?, plan.sums());
+        let args = (&sums, y, chunks, strides, alpha, beta);
+        stream.launch::<Combine>(&tiles(m, rows_combined(chunks, strides), THREADS), args)
     }
 
     /// As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
@@ -151,10 +154,11 @@ impl<T: MatVec<Wide: Element>, D: Dimension, E: Dimension> MatrixVector<'_, T, D
         Plan::new([m, k], self.a_strides, self.x_stride, size_of::<T>(), self.a.address())
     }
 
-    /// The sums of all chunks, scaled by alpha.
-    fn sums_of_chunks(&self, stream: &Stream, plan: &Plan, alpha: T::Wide) -> Result<DeviceArray<T::Wide, Ix1>> {
+    /// The sums of all chunks.
+    fn sums_of_chunks(&self, stream: &Stream, plan: &Plan) -> Result<DeviceArray<T::Wide, Ix1>> {
         let mut sums = DeviceArray::uninit(stream, Ix1(plan.shape.m * plan.shape.chunks))?;
-        plan.launch::<T, T::Wide, T::SumRows, T::SumColumns>(stream, self, &mut sums, (alpha, T::Wide::ZERO))?;
+        let scales = (T::Wide::ONE, T::Wide::ZERO);
+        plan.launch::<T, T::Wide, T::SumRows, T::SumColumns>(stream, self, &mut sums, scales)?;
         Ok(sums)
     }
 }
@@ -167,7 +171,8 @@ impl<W: MatVec<Wide = W> + Element, T: MatVec<Wide = W>, D: Dimension, E: Dimens
         Ok(sums)
     }
 
-    /// `A x`, a product of that shape, and what follows it. Few chunks are added up by the kernel that finishes them.
+    /// `A x`, a product of that shape, and what follows it. Few chunks are added up by the kernel that finishes them,
+    /// which does not scale: with an alpha their whole sum is scaled, once, as it is where nothing follows.
     fn run_and_finish<F: Passed<W>>(
         &self,
         stream: &Stream,
@@ -183,8 +188,8 @@ impl<W: MatVec<Wide = W> + Element, T: MatVec<Wide = W>, D: Dimension, E: Dimens
         if m == 0 {
             return Ok(());
         }
-        if (2..=OF_THREAD).contains(&chunks) && !plan.rows {
-            let sums = self.sums_of_chunks(stream, &plan, finish.alpha)?;
+        if (2..=OF_THREAD).contains(&chunks) && !plan.rows && finish.alpha == W::ONE {
+            let sums = self.sums_of_chunks(stream, &plan)?;
             let parts = Sums::in_parts(&sums, chunks, [of.m * of.n, of.n, 1]);
             return finish::finish_sums_into(parts, of, stream, out, finish);
         }
@@ -287,8 +292,10 @@ impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix2> {
     /// in the unit roundoff `u`. `f16` and `bf16` are summed in `f32`, and the sum is rounded once. Where k is 0, the sum is 0.
     /// Integers wrap around on overflow.
     ///
-    /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of other
-    /// strides a lane sums a row. Where there are few rows, they are summed in parts, by a second launch.
+    /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of contiguous
+    /// columns a lane of each of eight warps sums its share of as many rows as have 8 bytes (two of f32 and i32, four of 16 bits),
+    /// or of one where columns do not begin at multiples of 8 bytes, as of other strides. Where there are few rows, longer than
+    /// 256, they are summed in parts, by a second launch.
     ///
     /// # Errors
     ///

@@ -9,9 +9,9 @@
 //! too few of these: its rows are cut into chunks, whose sums [`gemv_combine()`] adds up.
 //!
 //! Work `2 m k`, span `k / (32 c)` and the folds, where a lane has `c` chains; bytes: `A` once. The order of summation
-//! depends only on shape and strides, so floats give the same bits on every run and every device. Error of an element
-//! of `A x`: at most `k u Σ|a||x|` to first order, as for any order of summation (N. Higham, "Accuracy and Stability of
-//! Numerical Algorithms", 3.1).
+//! depends only on the shape that a kernel is told ([`GemvShape`]) and, along rows, on alignment, so floats give the
+//! same bits on every run and every device. Error of an element of `A x`: at most `k u Σ|a||x|` to first order, as for any
+//! order of summation (N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.1).
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
@@ -36,16 +36,22 @@ pub const fn vector_of(bytes: usize) -> usize {
 pub const BLOCKS: usize = 3;
 
 /// The same of [`gemv_columns()`]: numbers of 16 bits, of which a lane has four sums in each chain, want the registers.
-pub const fn column_blocks<T>() -> usize {
+pub const fn column_blocks_of_multiprocessor<T>() -> usize {
     if size_of::<T>() == 2 { 3 } else { 4 }
 }
 
 /// The most chunks that a thread of [`gemv_combine()`] adds up; more are added up by a warp.
 const CHUNKS_OF_THREAD: usize = 16;
 
-/// Rows of a block of [`gemv_combine()`], of so many chunks.
-pub const fn rows_combined(chunks: usize) -> usize {
-    if chunks <= CHUNKS_OF_THREAD { THREADS } else { ROWS }
+/// Whether a thread of [`gemv_combine()`] adds up a row's sums of so many chunks, with these strides of rows and of chunks,
+/// and not a warp: few of them, unless they lie side by side, so that a warp loads them at once.
+const fn is_of_thread(chunks: usize, strides: [usize; 2]) -> bool {
+    chunks <= CHUNKS_OF_THREAD && strides[1] != 1
+}
+
+/// Rows of a block of [`gemv_combine()`], of so many chunks, whose sums have these strides of rows and of chunks.
+pub const fn rows_combined(chunks: usize, strides: [usize; 2]) -> usize {
+    if is_of_thread(chunks, strides) { THREADS } else { ROWS }
 }
 
 /// Accesses that a thread has in flight, each summed in a chain of its own.
@@ -247,7 +253,7 @@ fn pairwise<T: Num, const U: usize>(chains: [T; U]) -> T {
     T = [f16], Y = [f16, f32];
     T = [bf16], Y = [bf16, f32],
     max_threads = THREADS,
-    min_blocks = column_blocks::<T>(),
+    min_blocks = column_blocks_of_multiprocessor::<T>(),
 )]
 pub fn gemv_columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
     a: &[T],
@@ -387,7 +393,8 @@ unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
 /// Adds up the sums of the chunks: `y[r] ← alpha · (sum 0 + sum 1 + … ) + beta · y[r]`, where sum `c` of row `r` is element
 /// `r · strides[0] + c · strides[1]` of `partials`.
 ///
-/// Blocks have [`THREADS`] threads and [`rows_combined`] rows each: a thread has a row, or, of many chunks, a warp.
+/// Blocks have [`THREADS`] threads and [`rows_combined`] rows each: a thread has a row, or, of many
+/// chunks and of such as lie side by side, a warp.
 /// Where `partials` does not have the sums of all of `y`'s, nothing is written.
 #[kernel(T = [f32, f64, i32, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn gemv_combine<T: Num<Wide: MulAdd>>(
@@ -398,10 +405,10 @@ pub fn gemv_combine<T: Num<Wide: MulAdd>>(
     alpha: <T as Num>::Wide,
     beta: <T as Num>::Wide,
 ) {
-    let is_of_warp = chunks > CHUNKS_OF_THREAD;
-    let row = match is_of_warp {
-        true => warp_number(),
-        false => thread::block_idx_x() as usize * THREADS + thread::thread_idx_x() as usize,
+    let is_of_thread = is_of_thread(chunks, strides);
+    let row = match is_of_thread {
+        true => thread::block_idx_x() as usize * THREADS + thread::thread_idx_x() as usize,
+        false => warp_number(),
     };
     let fits = span([y.len(), chunks], strides).is_some_and(|span| span <= partials.len());
     if thread::block_dim_x() as usize != THREADS || chunks == 0 || row >= y.len() || !fits {
@@ -409,11 +416,11 @@ pub fn gemv_combine<T: Num<Wide: MulAdd>>(
     }
     // SAFETY: the row and the chunk are less than their numbers, whose sums `fits` found to be in `partials`.
     let partial = |c: usize| unsafe { partials.load_vec_unchecked::<1>(row * strides[0] + c * strides[1])[0] };
-    let sum = match is_of_warp {
-        true => sum_of_warp(chunks, partial),
-        false => sum_of_thread(chunks, partial),
+    let sum = match is_of_thread {
+        true => sum_of_thread(chunks, partial),
+        false => sum_of_warp(chunks, partial),
     };
-    if !is_of_warp || warp::lane_id() == 0 {
+    if is_of_thread || warp::lane_id() == 0 {
         // SAFETY: less than the length, as just asked.
         unsafe { set(y, row, sum, alpha, beta) };
     }
