@@ -2,7 +2,7 @@
 //! Attention on the tensor cores of Ampere and later, for numbers of 16 bits with head dimensions of 64 and 128: the structure of FlashAttention-2
 //! (T. Dao, 2023).
 //!
-//! A block has [`ROWS`] queries of a head, 32 for each of its four warps, and takes [`KEYS`] keys at a time. A warp has all scores of its queries,
+//! A block has [`ROWS`] queries of a head, 32 for each of its four warps, and takes 64 keys at a time. A warp has all scores of its queries,
 //! so that the softmax takes no shared memory, and what is read of a key or a value is multiplied with two matrices of 16 queries: with one,
 //! shared memory would be read for as long as tensor cores multiply.
 //!
