@@ -260,6 +260,8 @@ fn arrays() -> Result<()> {
     );
     assert_eq!(v.hypot(&k)?.len() + v.atan2(&k)?.len() + v.copysign(&k)?.len(), 9);
     assert_eq!(v.lerp(&k, 0.25)?.to_ndarray()?, array![2.25, 3.25, 6.5]);
+    assert_eq!(v.rem(&k)?.to_ndarray()?, (&v % &k).eval()?.to_ndarray()?);
+    assert_eq!(v.expr().sum().item()?, v.sum()?);
     assert_eq!((v.norm()?, m.norm_axis(Axis(1))?.len()), (84f32.sqrt(), 3));
     assert_eq!((v.count_nonzero()?, m.count_nonzero_axis(Axis(1))?.len()), (3, 3));
     assert_eq!(v.expr().greater(2.0).count().eval()?.item()?, 2);
@@ -289,6 +291,17 @@ fn arrays() -> Result<()> {
 }
 
 /// Operators and functions of one's own, which a GPU would have to be given.
+#[test]
+fn bits() -> Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let m = DeviceArray::from_ndarray(stream, &array![12, 10])?;
+    let n = DeviceArray::from_ndarray(stream, &array![10, 3])?;
+    assert_eq!(m.bitand(&n)?.to_ndarray()?, array![8, 2]);
+    assert_eq!((&m & &n).eval()?.to_ndarray()?, array![8, 2]);
+    Ok(())
+}
+
 #[test]
 fn own_functions() -> Result<()> {
     let device = Device::simulator();
