@@ -516,6 +516,11 @@ fn long_expressions_are_cut() {
     assert_eq!(elements(&deep.eval().unwrap()), wanted.collect::<Vec<_>>());
     let _text = format!("{deep:?}");
     drop(deep);
+    let mut deeper = a.expr();
+    for _ in 0..200_000 {
+        deeper = -deeper;
+    }
+    drop(deeper);
 }
 
 /// A number on either side of every operator, of every type: as the expression of that number.

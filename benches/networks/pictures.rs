@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture of 16384 × 16384 numbers under weights of one's own, 3 × 3, 7 × 7 and 15 × 15, beside its copy.
+//! A picture of 16384 × 16384 numbers under weights of one's own, from 3 × 3 to 15 × 15, beside its copy.
 
 use anyhow::{Result, ensure};
 use ndarray::{Array2, Ix3, array, s};

@@ -133,6 +133,16 @@ pub enum Ordered<'a, T, D> {
     Copied(DeviceArray<T, D>),
 }
 
+impl<T: Element, D: Dimension> Ordered<'_, T, D> {
+    /// A copy, also of elements that lie as they did.
+    pub fn into_copied(self) -> Result<Self> {
+        Ok(match self {
+            Ordered::AsIs(view) => Ordered::Copied(view.to_array()?),
+            copied @ Ordered::Copied(_) => copied,
+        })
+    }
+}
+
 impl<T, D> Deref for Ordered<'_, T, D> {
     type Target = DeviceArrayRef<T, D>;
 

@@ -7,7 +7,7 @@ use kernels_gpu::compiled::{AmpereAttention, AmpereAttentionParams};
 use ndarray::Ix4;
 
 use super::decode::lies_well;
-use super::{Attend, Task, strides};
+use super::{Attend, Task, has_ordered_exponents, strides};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words};
@@ -18,10 +18,8 @@ use crate::ops::transpose::Ordered;
 /// scores are greater exponents.
 pub(super) fn compute<T: Attend + AmpereAttention>(task: &mut Task<'_, T>) -> Result<bool> {
     let fits = has_tensor_cores(task.q.stream(), AMPERE)
-        && task.shape.keys > 0
-        && !task.extra.has_bias()
-        && task.factor > 0.0
-        && task.factor.is_finite();
+        && has_ordered_exponents(task.shape.keys, task.factor)
+        && !task.extra.has_bias();
     if !fits {
         return Ok(false);
     }
@@ -68,8 +66,5 @@ fn in_lines<T: Attend>(elements: &DeviceArrayRef<T, Ix4>) -> Result<Ordered<'_, 
     if lies_well(&elements) {
         return Ok(elements);
     }
-    Ok(match elements {
-        Ordered::AsIs(view) => Ordered::Copied(view.to_array()?),
-        copied @ Ordered::Copied(_) => copied,
-    })
+    elements.into_copied()
 }

@@ -18,7 +18,7 @@ use ndarray::{Dim, Ix4, Ix5, s};
 
 use super::gradients::GradientsTask;
 use super::sequences::Extra;
-use super::{Attend, Task, steps};
+use super::{Attend, Task, has_ordered_exponents, steps};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -59,9 +59,7 @@ pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Ta
 fn is_possible<T: Element>(stream: &Stream, extra: &Extra<'_, T>, keys: u32, factor: f32) -> bool {
     let bias = extra.bias.as_deref();
     is_hopper(stream)
-        && keys > 0
-        && factor > 0.0
-        && factor.is_finite()
+        && has_ordered_exponents(keys, factor)
         && bias.is_none_or(|bias| bias.shape()[3] == keys as usize && (LOG2_E / factor).is_finite())
 }
 
@@ -214,10 +212,7 @@ fn mappable<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>) -> Result<Order
     if lies_along && tensor_map::layout(&in_pieces(&elements), &[1, 1, 1, 1, PIECE], Swizzle::B128).is_ok() {
         return Ok(elements);
     }
-    Ok(match elements {
-        Ordered::AsIs(view) => Ordered::Copied(view.to_array()?),
-        copied @ Ordered::Copied(_) => copied,
-    })
+    elements.into_copied()
 }
 
 /// Queries, keys, values and the gradient of the result, as tensor maps can have them.

@@ -215,10 +215,10 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// # Cost
     ///
     /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
-    /// done by Hopper's tensor cores, and without a [`bias`](Attention::bias) by those of Ampere and later, where the scale is positive; operands
-    /// whose lines do not begin at multiples of 16 bytes are copied there first, and so is a bias that does not lie as it says. Tiles of 128
-    /// keys (without Hopper's of 64) that no query sees are skipped. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
-    /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
+    /// done by Hopper's tensor cores, and without a [`bias`](Attention::bias) by those of Ampere and later, where the scale is
+    /// positive; operands whose lines do not begin at multiples of 16 bytes are copied there first, and so is a bias that does not
+    /// lie as it says. Tiles of 128 keys (without Hopper's of 64) that no query sees are skipped. All others are done by ordinary
+    /// cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
     /// which read them once for several queries: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes; of 16 bits with a `d`
     /// of 64 or 128 by tensor cores, from Ampere's on. Memory: the result,
     /// and results in `f32` of parts of at least 256 keys.
@@ -468,6 +468,11 @@ impl<T: Attend> Task<'_, T> {
 fn scores<T: Element>(q: &DeviceArrayRef<T, Ix4>, k: &DeviceArrayRef<T, Ix4>) -> [usize; 4] {
     let [batch, heads, queries] = [0, 1, 2].map(|axis| q.shape()[axis]);
     [batch, heads, queries, k.shape()[2]]
+}
+
+/// Whether there are keys, and greater scores are greater exponents: what the kernels for tensor cores are written for.
+fn has_ordered_exponents(keys: u32, factor: f32) -> bool {
+    keys > 0 && factor > 0.0 && factor.is_finite()
 }
 
 /// The strides of the operands.

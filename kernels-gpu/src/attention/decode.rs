@@ -14,7 +14,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::tiled::{AttentionStrides, fits};
-use super::{AttentionShape, Lines as Of, Sequence};
+use super::{AttentionShape, Lines as Of, Sequence, base};
 use crate::matmul::unroll;
 use crate::num::Num;
 
@@ -426,8 +426,7 @@ fn common<const N: usize>(scores: [f32; N]) -> (f32, [f32; N]) {
 /// [`common`], where the greatest score is known.
 #[inline(always)]
 fn common_with<const N: usize>(max: f32, scores: [f32; N]) -> (f32, [f32; N]) {
-    // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
-    let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+    let base = base(max);
     (max, cuda_std::array::from_fn(|i| approximate::exp2(scores[i] - base)))
 }
 

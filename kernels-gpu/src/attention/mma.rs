@@ -25,7 +25,7 @@ use cuda_std::{async_copy, matrix};
 use self::rows::{Rows, Scores};
 use super::decode::tensor::Half;
 use super::tiled::AttentionStrides;
-use super::{AttentionShape, Lines, Sequence, Tile};
+use super::{AttentionShape, Sequence, Tile};
 use crate::matmul::unroll;
 
 mod rows;
@@ -86,9 +86,8 @@ pub unsafe fn attention_mma<T: Half, const D: usize>(
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
-    let lines = (tile.row, ROWS as u32);
     // SAFETY: the kernel's contract.
-    let Some((sequence, row)) = (unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, lines) }) else {
+    let Some((sequence, tile)) = (unsafe { shape.sequence_of_tile(sequences, tile, ROWS as u32) }) else {
         return;
     };
     let key_head = shape.key_head(tile.head);
@@ -104,7 +103,7 @@ pub unsafe fn attention_mma<T: Half, const D: usize>(
         v: Copies::new(v, strides.v, [tile.batch, key_head], keys),
         memory: cuda_std::shared::dynamic(),
         sequence,
-        tile: Tile { row, ..tile },
+        tile,
         factor,
     };
     // SAFETY (of both): the kernel's contract.

@@ -320,11 +320,29 @@ impl AttentionShape {
         })
     }
 
+    /// The [sequence](Self::sequence) of a tile of so many queries, and the tile with its first query in that, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// [`fits_sequences`](Self::fits_sequences).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn sequence_of_tile(&self, sequences: &[u32], tile: Tile, rows: u32) -> Option<(Sequence, Tile)> {
+        // SAFETY: the caller's promise.
+        let (sequence, row) = unsafe { self.sequence(sequences, Lines::Queries, tile.batch, (tile.row, rows))? };
+        Some((sequence, Tile { row, ..tile }))
+    }
+
     /// The head of keys and values that a head of queries has.
     #[inline(always)]
     pub fn key_head(&self, head: u32) -> u32 {
         divide(head, self.sharing)
     }
+}
+
+/// What is subtracted from exponents whose greatest is `max`: without a key yet, or with scores of −∞ alone, nothing, as ∞ − ∞ is no number.
+#[inline(always)]
+fn base(max: f32) -> f32 {
+    if max == f32::NEG_INFINITY { 0.0 } else { max }
 }
 
 /// `a / b`, where `b` is not 0, since there is a tile. A check would leave a panic.

@@ -21,7 +21,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use self::products::{KeptOperand, Operand, Products, Scores};
-use super::{AttentionShape, Lines, Sequence, Tile};
+use super::{AttentionShape, Sequence, Tile, base};
 use crate::matmul::{span, unroll};
 use crate::num::Num;
 
@@ -120,12 +120,10 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
-    let lines = (tile.row, ROWS as u32);
     // SAFETY: as just asked.
-    let Some((sequence, row)) = (unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, lines) }) else {
+    let Some((sequence, tile)) = (unsafe { shape.sequence_of_tile(sequences, tile, ROWS as u32) }) else {
         return;
     };
-    let tile = Tile { row, ..tile };
     let shared = shared_array![f32; SHARED];
     let kept = KeptSequence::new(shared_array![u32; KeptSequence::WORDS], sequence);
     let key_head = shape.key_head(tile.head);
@@ -332,8 +330,7 @@ fn weigh<const C: usize>(scores: &mut Scores, rows: &mut Rows<C>) {
         max = Float::maximum_number(max, warp::shuffle_xor(warp::FULL_MASK, max, 1));
         max = Float::maximum_number(max, warp::shuffle_xor(warp::FULL_MASK, max, 2));
         max = Float::maximum_number(max, warp::shuffle_xor(warp::FULL_MASK, max, 4));
-        // Without a key yet, or with scores of −∞ alone, nothing is to be subtracted: ∞ − ∞ is no number.
-        let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+        let base = base(max);
         let factor = Float::exp2(rows.max[i] - base);
         rows.max[i] = max;
         rows.sum[i] *= factor;

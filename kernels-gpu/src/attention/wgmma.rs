@@ -40,7 +40,7 @@ use cuda_std::warpgroup;
 use cuda_std::wgmma::{FromRegisters, Operand, Registers};
 
 use self::bias::{BOX_BYTES, Bias, BiasAxes, SIDE};
-use super::{AttentionShape, Lines, Sequence, Tile};
+use super::{AttentionShape, Sequence, Tile};
 use crate::matmul::wgmma::Input;
 use crate::num::Num;
 
@@ -562,10 +562,9 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
             return Some((self.shape.whole(), tile));
         }
         // With packed ones the block has all consumers.
-        let lines = (tile.row, rows(consumers(R)) as u32);
+        let rows = rows(consumers(R)) as u32;
         // SAFETY: the kernel's contract.
-        let (sequence, row) = unsafe { self.shape.sequence(self.sequences, Lines::Queries, tile.batch, lines)? };
-        Some((sequence, Tile { row, ..tile }))
+        unsafe { self.shape.sequence_of_tile(self.sequences, tile, rows) }
     }
 
     /// The tiles of keys that a tile of a sequence's queries sees: the first, and how many, one at least: if they see none, all of its keys

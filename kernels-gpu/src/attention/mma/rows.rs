@@ -6,8 +6,8 @@ use cuda_std::half::pack;
 use cuda_std::prelude::*;
 
 use super::{Block, ELEMENTS, PIECE, WARP_ROWS};
-use crate::attention::AttentionShape;
 use crate::attention::decode::tensor::Half;
+use crate::attention::{AttentionShape, base};
 use crate::matmul::unroll;
 
 /// A lane's scores of a tile of keys: of either 16 queries of the warp, and of each 8 keys, two keys of a query and two of the query 8 further on.
@@ -84,12 +84,6 @@ impl Rows {
             });
         });
     }
-}
-
-/// What is subtracted from exponents: without a key yet, or with scores of −∞ alone, nothing, as ∞ − ∞ is no number.
-#[inline(always)]
-fn base(max: f32) -> f32 {
-    if max == f32::NEG_INFINITY { 0.0 } else { max }
 }
 
 /// The two scores of a line's keys among 8.

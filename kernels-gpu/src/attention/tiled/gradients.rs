@@ -199,14 +199,13 @@ impl Part {
         let number = thread::block_idx_x();
         if number >= 2 * of_keys {
             let tile = shape.tile(number - 2 * of_keys, ROWS as u32)?;
-            let lines = (tile.row, ROWS as u32);
             // SAFETY: the caller's promise.
-            let (sequence, row) = unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, lines)? };
+            let (sequence, tile) = unsafe { shape.sequence_of_tile(sequences, tile, ROWS as u32)? };
             let part = Self {
                 of: Of::Queries,
                 batch: tile.batch,
                 head: tile.head,
-                row,
+                row: tile.row,
             };
             return Some((part, sequence));
         }
