@@ -15,8 +15,7 @@ fn taken<T: Element + Debug + PartialEq, I: Index + Element + TryFrom<usize, Err
     count: usize,
     of: impl Fn(usize) -> T,
 ) {
-    let len = shape.iter().product::<usize>();
-    let x = ArrayD::from_shape_vec(IxDyn(shape), (0..len).map(of).collect()).unwrap();
+    let x = numbered(shape, of);
     let mut of_indices = shape.to_vec();
     of_indices[axis] = count;
     let mut next = 1;

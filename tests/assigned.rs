@@ -3,16 +3,11 @@
 
 use std::fmt::Debug;
 
-use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension, IxDyn, arr0, array, s};
+use ndarray::{Array, Array1, Array2, Axis, Dimension, IxDyn, arr0, array, s};
 use proptest::prelude::*;
 use warpsmith::{Checks, Device, DeviceArray, Element, Error, bf16};
 
 use crate::common::*;
-
-fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
-    let len = shape.iter().product::<usize>();
-    ArrayD::from_shape_vec(IxDyn(shape), (0..len).map(of).collect()).expect("as many elements")
-}
 
 fn assign<T: Clone, D: Dimension + ndarray::RemoveAxis>(
     x: &mut Array<T, D>,

@@ -47,6 +47,7 @@ mod histogram;
 mod image;
 mod indexing;
 mod interop;
+mod joined;
 mod kernels;
 mod large;
 mod launch;

@@ -90,6 +90,12 @@ pub fn choices_of_products() -> MutexGuard<'static, ()> {
     CHOICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An array of that shape, whose elements are functions of their numbers in C order.
+pub fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
+    let len = shape.iter().product::<usize>();
+    ArrayD::from_shape_vec(IxDyn(shape), (0..len).map(of).collect()).expect("as many elements")
+}
+
 /// The array on the default stream of the shared device.
 pub fn upload<S: Data<Elem: Element>, D: Dimension>(array: &ArrayBase<S, D>) -> DeviceArray<S::Elem, D> {
     DeviceArray::from_ndarray(device().default_stream(), array).expect("the array fits")
