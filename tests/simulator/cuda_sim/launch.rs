@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::dim;
 use cuda_sim::{
@@ -185,18 +185,29 @@ fn threads_of_a_block_spin_for_each_other() {
     assert_eq!(turn.into_inner(), 100);
 }
 
+/// What the calling thread has spent of a processor.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock is one that each thread has, and `time` is where its reading may be written.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 #[test]
 fn a_million_small_blocks() {
-    let start = Instant::now();
+    let start = processor_time();
     let count = AtomicU64::new(0);
     launch("tiny", &LaunchConfig::new((1000, 1000), 2), &|| {
         count.fetch_add(u64::from(thread_idx().x), Ordering::Relaxed);
     })
     .unwrap();
-    let took = start.elapsed();
+    // The caller's share, as what else runs says nothing about a launch: 0.1 s where it has no help.
+    let took = processor_time() - start;
     assert_eq!(count.into_inner(), 1_000_000);
-    // 0.1 s on two idle cores; the bound is for busy ones.
-    assert!(took.as_secs() < 10, "{took:?}");
+    // ThreadSanitizer makes it 1.5 s. A thread of the system for each block would take some ten without it.
+    let most = if cfg!(thread_sanitizer) { 15 } else { 3 };
+    assert!(took.as_secs() < most, "{took:?}");
 }
 
 #[test]
