@@ -176,8 +176,8 @@ fn random_operations_leave_nothing(count: usize) {
 }
 
 #[test]
-fn ten_thousand_random_operations_leave_nothing() {
-    random_operations_leave_nothing(10_000);
+fn thousands_of_random_operations_leave_nothing() {
+    random_operations_leave_nothing(4000);
 }
 
 #[test]

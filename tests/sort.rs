@@ -59,7 +59,8 @@ fn assert_sorted<T: Ordered>(x: &Array2<T>, what: &str) {
     }
 }
 
-/// Lengths around the units of a thread, of a warp and of a block, and what a digit of a row's number counts.
+/// Lengths around the units of a thread, of a warp and of a block, and what a digit of a row's number counts. Kernels know of a type
+/// how many bits it has and, by numbers that the launch gives, their order.
 const SHAPES: [(usize, usize); 14] = [
     (1, 2),
     (70, 3),
@@ -78,14 +79,24 @@ const SHAPES: [(usize, usize); 14] = [
 ];
 
 fn sort<T: Ordered>() {
-    for (rows, len) in SHAPES {
+    sort_shapes::<T>(&SHAPES);
+}
+for_types!(sort: u8 u16 u32 u64);
+
+/// The order of other types than their words: by a warp, by a block and in passes.
+fn sort_in_order<T: Ordered>() {
+    sort_shapes::<T>(&[(33, 17), (5, 257), (2, 4097)]);
+}
+for_types!(sort_in_order: f32 f64 f16 bf16 i32 i64);
+
+fn sort_shapes<T: Ordered>(shapes: &[(usize, usize)]) {
+    for &(rows, len) in shapes {
         let x = Array2::from_shape_vec((rows, len), random::<T>(rows * len, len as u64)).unwrap();
         assert_sorted(&x, "any numbers");
     }
 }
-for_types!(sort: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
 
-/// Lengths around a tile. Kernels know of a type how many bits it has and, by numbers that the launch gives, their order.
+/// Lengths around a tile.
 fn sort_by_tiles<T: Ordered>() {
     let tile = tile_len::<T::Word>();
     for (rows, len) in [(1, tile), (1, tile + 1), (2, tile + 2)] {

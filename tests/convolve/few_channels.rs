@@ -3,6 +3,16 @@
 
 use super::*;
 
+/// On tensor cores, by `bf16`; every fifth by `f16`, too, of which instructions and conversions differ, and nothing else.
+fn check_halves(cases: Vec<Case>) {
+    for (number, case) in cases.into_iter().enumerate() {
+        if number % 5 == 0 {
+            case.clone().check_of_tensor_cores::<warpsmith::f16>();
+        }
+        case.check_of_tensor_cores::<bf16>();
+    }
+}
+
 /// Few channels or outputs, for which tensor cores multiply what lies in a patch: odd numbers of channels, a step along k and more, tiles
 /// of each number of outputs, those of the end, boxes along each axis, strides, dilation, and gradients of as few outputs.
 fn few_channels<T: Convolve + FloatNumber>() {
@@ -78,7 +88,9 @@ for_types!(small_groups: f16 bf16);
 
 /// Groups of 4, 8 and 16 channels and as many outputs, which have a kernel of their own: several items and slices of blocks, and the
 /// gradients of weights of several groups to a warp, of as many outputs or others.
-fn groups_of_few_channels<T: Convolve + FloatNumber>() {
+#[test]
+fn groups_of_few_channels() {
+    let mut cases = Vec::new();
     for (groups, channels, outputs) in [
         (4, 4, 4),
         (32, 4, 4),
@@ -91,15 +103,15 @@ fn groups_of_few_channels<T: Convolve + FloatNumber>() {
         (32, 2, 4),
         (16, 8, 5),
     ] {
-        case([7, 9], [groups * channels, groups * outputs], [3, 3])
-            .groups(groups)
-            .padding([1, 1])
-            .images(2)
-            .check_of_tensor_cores::<T>();
+        cases.push(
+            case([7, 9], [groups * channels, groups * outputs], [3, 3])
+                .groups(groups)
+                .padding([1, 1])
+                .images(2),
+        );
     }
+    check_halves(cases);
 }
-
-for_types!(groups_of_few_channels: f16 bf16);
 
 /// Of that kernel, which is one for both types but for the product's instruction: taps that fill their last step and do not, strides,
 /// dilation, one axis and three.
@@ -134,85 +146,62 @@ fn places_of_groups_of_few_channels() {
 /// Depthwise convolutions on tensor cores: blocks of one to four units of 8 channels, and several slices of them; lines of taps in panels of
 /// each size, that fill them and do not, and several panels along each axis; strides, dilation, one axis and three; and channels that are
 /// no units.
-fn depthwise_on_tensor_cores<T: Convolve + FloatNumber>() {
+#[test]
+fn depthwise_on_tensor_cores() {
     fn of<const N: usize>(places: [usize; N], channels: usize, taps: [usize; N]) -> Case {
         case(places, [channels, channels], taps).groups(channels)
     }
+    let mut cases = Vec::new();
     for channels in [8, 16, 24, 32, 40, 64, 88] {
-        of([9, 17], channels, [3, 3])
-            .padding([1, 1])
-            .images(2)
-            .check_of_tensor_cores::<T>();
+        cases.push(of([9, 17], channels, [3, 3]).padding([1, 1]).images(2));
     }
     for (taps, padding) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (7, 3), (9, 4)] {
         for stride in [1, 2] {
-            of([11, 19], 16, [taps, taps])
-                .padding([padding, padding])
-                .stride([stride, stride])
-                .check_of_tensor_cores::<T>();
+            cases.push(
+                of([11, 19], 16, [taps, taps])
+                    .padding([padding, padding])
+                    .stride([stride, stride]),
+            );
         }
     }
-    of([10, 12], 32, [2, 6]).check_of_tensor_cores::<T>();
-    of([10, 12], 32, [7, 1]).padding([3, 0]).check_of_tensor_cores::<T>();
-    of([17, 7], 16, [5, 3])
-        .stride([3, 2])
-        .padding([2, 1])
-        .check_of_tensor_cores::<T>();
-    of([12, 13], 16, [3, 3])
-        .dilation([2, 3])
-        .padding([2, 3])
-        .check_of_tensor_cores::<T>();
-    of([12, 13], 16, [3, 3])
-        .dilation([1, 2])
-        .padding([1, 2])
-        .check_of_tensor_cores::<T>();
-    of([150], 32, [4]).padding([3]).images(2).check_of_tensor_cores::<T>();
-    of([40], 16, [31]).padding([15]).check_of_tensor_cores::<T>();
-    of([4, 9, 10], 16, [2, 3, 3])
-        .padding([1, 1, 1])
-        .images(2)
-        .check_of_tensor_cores::<T>();
-    of([5, 6, 7], 16, [3, 2, 3])
-        .stride([2, 1, 2])
-        .check_of_tensor_cores::<T>();
+    cases.push(of([10, 12], 32, [2, 6]));
+    cases.push(of([10, 12], 32, [7, 1]).padding([3, 0]));
+    cases.push(of([17, 7], 16, [5, 3]).stride([3, 2]).padding([2, 1]));
+    cases.push(of([12, 13], 16, [3, 3]).dilation([2, 3]).padding([2, 3]));
+    cases.push(of([12, 13], 16, [3, 3]).dilation([1, 2]).padding([1, 2]));
+    cases.push(of([150], 32, [4]).padding([3]).images(2));
+    cases.push(of([40], 16, [31]).padding([15]));
+    cases.push(of([4, 9, 10], 16, [2, 3, 3]).padding([1, 1, 1]).images(2));
+    cases.push(of([5, 6, 7], 16, [3, 2, 3]).stride([2, 1, 2]));
+    check_halves(cases);
 }
-
-for_types!(depthwise_on_tensor_cores: f16 bf16);
 
 /// Depthwise convolutions of pictures, whose patches are in shared memory: lines of each number of taps, of which there are fewer and more
 /// than taps; tiles that are not whole, items of one line; channels that no block has all of; no padding, and more than the taps reach.
-fn depthwise_pictures<T: Convolve + FloatNumber>() {
+#[test]
+fn depthwise_pictures() {
     fn of(places: [usize; 2], channels: usize, taps: [usize; 2]) -> Case {
         case(places, [channels, channels], taps).groups(channels)
     }
+    let mut cases = Vec::new();
     for taps in [3, 5, 7] {
         for stride in [1, 2] {
             for lines in [1, 2, taps, 9] {
-                of([19, 37], 8, [lines, taps])
-                    .padding([lines / 2, taps / 2])
-                    .stride([stride, stride])
-                    .check_of_tensor_cores::<T>();
+                cases.push(
+                    of([19, 37], 8, [lines, taps])
+                        .padding([lines / 2, taps / 2])
+                        .stride([stride, stride]),
+                );
             }
-            of([taps + stride, taps], 48, [taps, taps])
-                .stride([stride, stride])
-                .check_of_tensor_cores::<T>();
+            cases.push(of([taps + stride, taps], 48, [taps, taps]).stride([stride, stride]));
         }
-        of([5, 3], 56, [taps, taps])
-            .padding([taps, taps + 1])
-            .images(2)
-            .check_of_tensor_cores::<T>();
-        of([14, 14], 72, [taps, taps])
-            .padding([taps / 2, taps / 2])
-            .check_of_tensor_cores::<T>();
+        cases.push(of([5, 3], 56, [taps, taps]).padding([taps, taps + 1]).images(2));
+        cases.push(of([14, 14], 72, [taps, taps]).padding([taps / 2, taps / 2]));
     }
     // One line of taps has no dilation.
-    of([9, 17], 16, [1, 3])
-        .dilation([2, 1])
-        .padding([0, 1])
-        .check_of_tensor_cores::<T>();
+    cases.push(of([9, 17], 16, [1, 3]).dilation([2, 1]).padding([0, 1]));
+    check_halves(cases);
 }
-
-for_types!(depthwise_pictures: f16 bf16);
 
 /// They are the sums, in the same order, of channels that lie elsewhere, to the bit.
 #[test]

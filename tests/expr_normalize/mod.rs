@@ -108,6 +108,11 @@ const SHAPES: [(&[usize], usize); 21] = [
     (&[9, 2, 3], 0),
 ];
 
+/// Those that a type is tried with: of `f16`, which differs from `bf16` by how numbers are converted alone, every fourth.
+fn shapes<T: Float>() -> impl Iterator<Item = (&'static [usize], usize)> {
+    SHAPES.into_iter().step_by(if T::NAME == "f16" { 4 } else { 1 })
+}
+
 #[test]
 fn views_of_any_strides() {
     let base = numbers::<f32>(&[6, 8, 10], 6);

@@ -8,7 +8,7 @@ use super::*;
 /// the quotient by one more. The logarithm of the sum is off by as much as the sum is relatively, and
 /// by `2u` of itself.
 fn softmax_and_logarithms<T: Float>() {
-    for (shape, axis) in SHAPES {
+    for (shape, axis) in shapes::<T>() {
         let a = numbers::<T>(shape, 1);
         let x = a.mapv(T::wide);
         let (lse, range) = log_sum_exp(&x, axis);
@@ -187,7 +187,7 @@ fn gradients_of_softmax() {
 
 /// `y (g − Σ g y)`: products by `u`, their sum by `d u` of what is summed, a difference and a product more.
 fn backward_of_softmax<T: Float>() {
-    for (shape, axis) in SHAPES {
+    for (shape, axis) in shapes::<T>() {
         let (y, g) = (numbers::<T>(shape, 26), numbers::<T>(shape, 27));
         let (exact_y, exact_g) = (y.mapv(T::wide), g.mapv(T::wide));
         let what = format!("along axis {axis} of {shape:?}");
