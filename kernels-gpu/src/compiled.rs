@@ -31,9 +31,9 @@ use crate::scan::{Lines, blelloch};
 use crate::{binary, create, map, reduce, scan, select};
 
 pub use attention::{
-    AmpereAttention, AmpereAttentionParams, Attention, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor,
-    AttentionParams, BiasGradientParams, GradientsOfQueriesParams, GradientsOfSumsParams, HopperAttention,
-    HopperAttentionParams, HopperGradientsParams,
+    AmpereAttention, AmpereAttentionParams, AmpereGradientsParams, Attention, AttentionDecode, AttentionDecodeParams,
+    AttentionDecodeTensor, AttentionParams, BiasGradientParams, GradientsOfQueriesParams, GradientsOfSumsParams,
+    HopperAttention, HopperAttentionParams, HopperGradientsParams,
 };
 pub use convolve::{
     AmpereConvolve, AmpereConvolveParams, AmpereConvolveWeightsParams, Convolve, ConvolveParams, ConvolveTiled,

@@ -74,15 +74,31 @@ impl Case {
     /// Checks on all devices.
     #[track_caller]
     pub(super) fn check_gradients<T: Attend + FloatNumber>(self) {
-        for device in devices::<T>() {
+        for device in self.devices_of_gradients::<T>() {
             self.check_gradients_on::<T>(&device);
         }
     }
 
-    /// Checks on that with tensor cores.
+    /// Checks on those with tensor cores.
     #[track_caller]
     pub(super) fn check_gradients_of_tensor_cores<T: Attend + FloatNumber>(self) {
-        self.check_gradients_on::<T>(&devices::<T>()[1]);
+        for device in &self.devices_of_gradients::<T>()[1..] {
+            self.check_gradients_on::<T>(device);
+        }
+    }
+
+    /// Checks on that with Ampere's tensor cores.
+    #[track_caller]
+    fn check_gradients_on_ampere<T: Attend + FloatNumber>(self) {
+        self.check_gradients_on::<T>(&device().as_ampere().unwrap());
+    }
+
+    /// As [`all_devices`], but for gradients that Ampere's tensor cores do not compute, with a bias.
+    fn devices_of_gradients<T: 'static>(&self) -> Vec<Device> {
+        match self.bias {
+            None => all_devices::<T>(),
+            Some(_) => devices::<T>(),
+        }
     }
 
     #[track_caller]
@@ -260,6 +276,67 @@ fn blocks_of_keys_that_add_to_the_same_queries() {
     }
 }
 
+/// Blocks of 64 or 128 lines, and tiles of 32 others, of which there are two places: rests of all of them, and warps with nothing to do.
+#[test]
+fn lengths_around_a_block_on_ampere() {
+    for length in [31, 33, 64] {
+        case(length, 5, 128).check_gradients_on_ampere::<bf16>();
+        case(3, length, 128).check_gradients_on_ampere::<f16>();
+    }
+    case(129, 97, 64).check_gradients_on_ampere::<f16>();
+    case(97, 65, 128).check_gradients_on_ampere::<bf16>();
+}
+
+/// Tiles of queries of one head after another, all of each or those that a mask leaves.
+#[test]
+fn heads_that_share_keys_on_ampere() {
+    case(40, 70, 64).heads(2, 6, 2).check_gradients_on_ampere::<bf16>();
+    case(70, 70, 128)
+        .heads(1, 3, 1)
+        .causal()
+        .check_gradients_on_ampere::<f16>();
+    let case = Case {
+        window: [Some(9), Some(2)],
+        ..case(150, 100, 64).heads(1, 2, 1)
+    };
+    case.check_gradients_on_ampere::<f16>();
+}
+
+/// Greater scores may be smaller exponents.
+#[test]
+fn scales_on_ampere() {
+    for scale in [0.0, 1.0, -0.5] {
+        let case = Case {
+            scale: Some(scale),
+            ..case(5, 40, 64)
+        };
+        case.check_gradients_on_ampere::<bf16>();
+    }
+}
+
+/// Lines of positions, heads behind them, and others that do not begin at multiples of 16 bytes, which are copied.
+#[test]
+fn views_on_ampere() {
+    let case = case(20, 40, 64).heads(2, 4, 2);
+    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    let device = device().as_ampere().unwrap();
+    let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+    let [q, k, v] = &operands;
+    let positions = |x: &Array4<bf16>| upload(&x.view().permuted_axes([0, 2, 1, 3]).as_standard_layout().to_owned());
+    let (a, g) = (positions(q), positions(&grad));
+    let [a, g] = [&a, &g].map(|x| x.view().permuted_axes([0, 2, 1, 3]).unwrap());
+    let mut wide = Array4::from_elem((2, 2, 43, 67), bf16::NAN);
+    wide.slice_mut(s![.., .., 3.., 3..]).assign(k);
+    let wide = upload(&wide);
+    let b = wide.slice(s![.., .., 3.., 3..]).unwrap();
+    let c = upload(v);
+    let (out, log_sums) = case.on(&a, &b, &c);
+    let got = case.with(&a, &b, &c, |attention| {
+        attention.gradients(&out, &log_sums, &g).unwrap()
+    });
+    case.compare_gradients(&operands, &grad, &got.map(|x| x.to_ndarray().unwrap()));
+}
+
 #[test]
 fn heads_that_share_keys() {
     case(5, 9, 16).heads(2, 6, 2).check_gradients::<f32>();
@@ -345,11 +422,50 @@ fn nan_goes_where_it_is_seen() {
     }
 }
 
+/// On Ampere's tensor cores: of keys that a query does not see, those of its tile are multiplied by 0.
+#[test]
+fn nan_goes_where_it_is_seen_on_ampere() {
+    let case = case(70, 70, 64).causal();
+    let (operands, mut grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    let device = device().as_ampere().unwrap();
+    let usual = case.gradients_on(&device, &operands, &grad);
+    grad[[0, 0, 40, 3]] = bf16::NAN;
+    let [dq, dk, dv] = case.gradients_on(&device, &operands, &grad);
+    for (at, x) in dq.indexed_iter() {
+        match at.2 == 40 {
+            true => assert!(x.is_nan(), "{at:?}: {x}"),
+            false => assert_eq!(x.to_bits(), usual[0][at].to_bits(), "{at:?}"),
+        }
+    }
+    for (at, x) in dk.indexed_iter() {
+        match at.2 <= 40 {
+            true => assert!(x.is_nan(), "{at:?}: {x}"),
+            false => assert_eq!(x.to_bits(), usual[1][at].to_bits(), "{at:?}"),
+        }
+    }
+    assert!(dv.slice(s![.., .., ..41, 3]).iter().all(|x| x.is_nan()));
+    assert!(dv.slice(s![.., .., .., ..3]).iter().all(|x| x.is_finite()));
+}
+
+/// Whatever its incoming gradient is, as long as it is a number.
+#[test]
+fn a_query_that_sees_no_key_adds_nothing_on_ampere() {
+    let case = case(40, 9, 64).causal();
+    let (operands, mut grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    let device = device().as_ampere().unwrap();
+    let usual = case.gradients_on(&device, &operands, &grad);
+    // Queries up to 30 see no key.
+    grad.slice_mut(s![.., .., ..31, ..]).fill(bf16::from_f32(1e30));
+    let got = case.gradients_on(&device, &operands, &grad);
+    assert_eq!(got, usual);
+    assert!(got[0].slice(s![.., .., ..31, ..]).iter().all(|&x| x == bf16::ZERO));
+}
+
 #[test]
 fn the_same_bits_each_time() {
     let case = case(70, 266, 64).heads(1, 2, 1).causal();
     let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let first = case.gradients_on(&device, &operands, &grad);
         assert_eq!(case.gradients_on(&device, &operands, &grad), first);
     }

@@ -320,7 +320,7 @@ fn gradients_do_not_see_other_sequences() {
     const LENGTHS: [usize; 3] = [20, 9, 140];
     let packed = Case::packed(&LENGTHS, &LENGTHS, 64);
     let (operands, grad) = (packed.operands::<bf16>(), packed.gradient::<bf16>());
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let usual = packed.gradients_on(&device, &operands, &grad);
         let (mut operands, mut grad) = (operands.clone(), grad.clone());
         for x in operands.iter_mut().chain([&mut grad]) {
@@ -341,7 +341,7 @@ fn gradients_do_not_see_other_sequences() {
         ..case(20, 70, 128)
     };
     let (operands, grad) = (filled.operands::<bf16>(), filled.gradient::<bf16>());
-    for device in devices::<bf16>() {
+    for device in all_devices::<bf16>() {
         let usual = filled.gradients_on(&device, &operands, &grad);
         let mut operands = operands.clone();
         for x in &mut operands[1..] {

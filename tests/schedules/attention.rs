@@ -164,6 +164,7 @@ pub(super) fn gradients(run: &mut Run) {
             gradients_of_one_tile(run);
             gradients_of_many_tiles(run);
         }
+        AMPERE => each_type!(run, gradients_on_ampere: f16 bf16),
         _ => {
             // Two tiles of queries, two of keys, and one.
             let shapes = [
@@ -179,6 +180,16 @@ pub(super) fn gradients(run: &mut Run) {
                 let length = run.len(shape[1]);
                 differentiate_bias::<f32>(run, 2, shape, length, axes);
             }
+        }
+    }
+}
+
+/// One tile of others, two, and three: whether there is a next one to copy, and to wait for. Each is of keys and of queries.
+fn gradients_on_ampere<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128] {
+        for (queries, keys, length) in [(17, 1, None), (33, 60, Some(70)), (70, 65, None)] {
+            let shape = [queries + run.len(15), keys + run.len(31), dim];
+            differentiate::<T>(run, shape, length);
         }
     }
 }

@@ -216,8 +216,8 @@ families! {
     groups by tensor_cores::groups, on [AMPERE, HOPPER] twice: gemm_mma_grouped gemm_wgmma_grouped place_groups;
     attentions by attention::attentions, on [PLAIN, AMPERE, HOPPER] twice:
         attention attention_decode attention_decode_tensor attention_mma attention_wgmma;
-    gradients_of_attention by attention::gradients, on [PLAIN, HOPPER] twice:
-        attention_gradients attention_gradients_of_queries attention_gradients_of_sums attention_gradients_wgmma
+    gradients_of_attention by attention::gradients, on [PLAIN, AMPERE, HOPPER] twice:
+        attention_gradients attention_gradients_mma attention_gradients_of_queries attention_gradients_of_sums attention_gradients_wgmma
         attention_bias_gradient attention_bias_gradient_wgmma;
 }
 

@@ -43,7 +43,7 @@ impl<T: Attend> Attention<'_, T> {
     ///
     /// # Precision
     ///
-    /// All is computed in `f32`, and each gradient is rounded to its type once. On Hopper's tensor cores weights, and the gradients of
+    /// All is computed in `f32`, and each gradient is rounded to its type once. On tensor cores weights, and the gradients of
     /// scores, are rounded to the elements' type before they are multiplied.
     ///
     /// A query that sees no key, whose logarithm is −∞, has the gradient 0 and adds nothing to those of keys and values. NaN in what a query
@@ -53,10 +53,12 @@ impl<T: Attend> Attention<'_, T> {
     ///
     /// # Cost
     ///
-    /// For each pair of a query and a key that it sees `10 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
-    /// a `d` of 64 or 128 are computed where the scale is positive and a [`bias`](Self::bias) is not the same for all keys: the least there is. On
-    /// ordinary cores, by which all others are computed, `16 d`. Memory: the gradients, and two `f32` for each query; until it is done, on tensor
-    /// cores also the queries' gradients as `f32`, and for `f16` and `bf16` on ordinary cores the operands, `grad` and the gradients as `f32`.
+    /// Operations for each pair of a query and a key that it sees: `10 d`, the least there is, on Hopper's tensor cores, by which those of `f16`
+    /// and `bf16` with a `d` of 64 or 128 are computed where the scale is positive and a [`bias`](Self::bias) is not the same for all keys; `14 d` on
+    /// those of Ampere and later, by which they are computed where there is no bias; `16 d` on ordinary cores, by which all others are computed.
+    /// Memory: the gradients, and two `f32` for each query; until it is done, on Hopper's tensor cores also the queries' gradients as `f32`, on
+    /// ordinary cores for `f16` and `bf16` the operands, `grad` and the gradients as `f32`, and on any tensor cores copies of operands whose lines
+    /// do not begin at multiples of 16 bytes.
     ///
     /// # Errors
     ///

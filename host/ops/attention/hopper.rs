@@ -8,7 +8,7 @@ use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
 use kernels_gpu::attention::wgmma::gradients::{
-    self, Exponents, LINES, MOST_CHAINS, ROWS, SUMS, bias as of_bias, of_keys, of_queries, of_sums,
+    self, Exponents, LINES, MOST_CHAINS, ROWS, SUMS, bias as of_bias, of_queries, of_sums,
 };
 use kernels_gpu::attention::wgmma::{
     CONSUMER_ROWS, COUNTERS, KEYS, blocks, consumers, dim, rows, shared_bytes, threads,
@@ -308,7 +308,7 @@ where
         group: group(&task.shape),
         ..task.shape
     };
-    let blocks = of_keys(&shape).tiles(ROWS as u32);
+    let blocks = shape.of_keys().tiles(ROWS as u32);
     let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
     let multiprocessors = stream.backend().properties().multiprocessors;
     let chains = chains(&shape, registers, tiles, multiprocessors);

@@ -120,7 +120,10 @@ macro_rules! on_tensor_cores {
             fn gradients_on_tensor_cores(
                 task: &GradientsTask<'_, $type>,
             ) -> Result<Option<[DeviceArray<$type, Ix4>; 3]>> {
-                hopper::gradients(task)
+                Ok(match hopper::gradients(task)? {
+                    Some(gradients) => Some(gradients),
+                    None => ampere::gradients(task)?,
+                })
             }
 
             fn bias_gradient_on_tensor_cores(

@@ -332,6 +332,18 @@ impl AttentionShape {
         Some((sequence, Tile { row, ..tile }))
     }
 
+    /// The shape in which keys take the place of queries: for the order of their tiles, of which those of [`group`](Self::group) heads of keys are
+    /// taken together.
+    #[inline(always)]
+    pub fn of_keys(&self) -> Self {
+        Self {
+            heads: self.key_head(self.heads),
+            sharing: 1,
+            queries: self.keys,
+            ..*self
+        }
+    }
+
     /// The head of keys and values that a head of queries has.
     #[inline(always)]
     pub fn key_head(&self, head: u32) -> u32 {

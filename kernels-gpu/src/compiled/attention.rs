@@ -11,6 +11,7 @@ use crate::attention::AttentionShape;
 use crate::attention::bias_plan::BiasPlan;
 use crate::attention::decode::{self, DecodePlan};
 use crate::attention::mma;
+use crate::attention::tiled::gradients::GradientStrides;
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
 use crate::attention::wgmma::bias::BiasAxes;
@@ -121,12 +122,33 @@ pub type AmpereAttentionParams<T> = (
     f32,
 );
 
-/// Attention of elements of this type on tensor cores, from Ampere's on: kernels for each head dimension.
+/// The parameters of [`attention_gradients_mma`](fn@mma::gradients::attention_gradients_mma).
+pub type AmpereGradientsParams<T> = (
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    &'static [f32],
+    &'static [f32],
+    &'static [u32],
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    AttentionShape,
+    GradientStrides,
+    [f32; 2],
+);
+
+/// Attention of elements of this type on tensor cores, from Ampere's on, and its gradients: kernels for each head dimension.
 pub trait AmpereAttention: Attention {
     /// 64.
     type D64: Kernel<Params = AmpereAttentionParams<Self>>;
     /// 128.
     type D128: Kernel<Params = AmpereAttentionParams<Self>>;
+    /// Gradients, for 64.
+    type GradientsD64: Kernel<Params = AmpereGradientsParams<Self>>;
+    /// For 128.
+    type GradientsD128: Kernel<Params = AmpereGradientsParams<Self>>;
 }
 
 macro_rules! attention_mma {
@@ -134,6 +156,8 @@ macro_rules! attention_mma {
         impl AmpereAttention for $type {
             type D64 = mma::attention_mma<$type, 64>;
             type D128 = mma::attention_mma<$type, 128>;
+            type GradientsD64 = mma::gradients::attention_gradients_mma<$type, 64>;
+            type GradientsD128 = mma::gradients::attention_gradients_mma<$type, 128>;
         }
     )*};
 }

@@ -2,16 +2,16 @@
 //! What a warp has of its queries: weights of scores, sums, and how results are stored.
 
 use cuda_std::float::approximate;
-use cuda_std::half::pack;
 use cuda_std::prelude::*;
 
-use super::{Block, ELEMENTS, PIECE, WARP_ROWS};
+use super::products::{self, Products, Sums};
+use super::{Block, MATRICES};
 use crate::attention::decode::tensor::Half;
 use crate::attention::{AttentionShape, base};
 use crate::matmul::unroll;
 
 /// A lane's scores of a tile of keys: of either 16 queries of the warp, and of each 8 keys, two keys of a query and two of the query 8 further on.
-pub(super) type Scores = [[[f32; 4]; 8]; 2];
+pub(super) type Scores = Products<8>;
 
 /// By how many powers of 2 a score may be greater than that which is taken for the greatest.
 const SLACK: f32 = 8.0;
@@ -23,7 +23,7 @@ pub(super) struct Rows {
     /// The lane's part of the sum of weights.
     sum: [f32; 4],
     /// Sums of weighted values: as [`Scores`], of each 8 columns.
-    pub(super) values: [[[f32; 4]; 16]; 2],
+    pub(super) values: Sums,
 }
 
 impl Rows {
@@ -113,46 +113,28 @@ impl<T: Half, const D: usize> Block<T, D> {
         let head = self.tile.batch * shape.heads + self.tile.head;
         let first = self.sequence.first_query as usize + head as usize * shape.queries as usize;
         let row_of_warp = self.tile.row + warp_row;
-        let words = self.memory.cast::<u32>();
-        warp::sync_warp(warp::FULL_MASK);
+        let mut factors = [None; 4];
         unroll!(4, line => {
             let sum = rows.sum[line];
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
-            let row_in_warp = lane / 4 + 8 * line as u32;
-            let row = row_of_warp + row_in_warp;
+            let row = row_of_warp + lane / 4 + 8 * line as u32;
             let at = first + row as usize;
             if row < self.sequence.queries && lane.is_multiple_of(4) && at < log_sums.len() {
                 log_sums.set(at, (rows.max[line] + Float::log2(sum)) * core::f32::consts::LN_2);
             }
-            let factor = if sum == 0.0 { None } else { Some(1.0 / sum) };
-            let line_at = (warp_row + row_in_warp) * Self::LINE + lane % 4 * 4;
-            unroll!(16, column => {
-                if column < D / 8 {
-                    let value = |i: usize| {
-                        let sum = rows.values[line / 2][column][line % 2 * 2 + i];
-                        factor.map_or(0.0, |factor| sum * factor)
-                    };
-                    let at = line_at + (column as u32 ^ (lane / 4)) * PIECE;
-                    // SAFETY: a word of the warp's queries, which nobody reads any more.
-                    unsafe { words.set_unchecked(at as usize / 4, pack::<T>(value(0), value(1))) };
-                }
-            });
+            factors[line] = if sum == 0.0 { None } else { Some(1.0 / sum) };
         });
+        let of = |line: usize, sum: f32| factors[line].map_or(0.0, |factor| sum * factor);
+        let own = warp_row * Self::LINE;
+        let lines = (
+            first + row_of_warp as usize,
+            self.sequence.queries.saturating_sub(row_of_warp),
+        );
         warp::sync_warp(warp::FULL_MASK);
-        let across = D as u32 / ELEMENTS;
-        let (row, piece) = (lane / across, lane % across);
-        unroll!(16, i => {
-            let row = row + i as u32 * (32 / across);
-            if row < WARP_ROWS && row_of_warp + row < self.sequence.queries {
-                let at = (warp_row + row) * Self::LINE + (piece ^ (row % 8)) * PIECE;
-                let to = (first + (row_of_warp + row) as usize) * D + (piece * ELEMENTS) as usize;
-                // SAFETY: a piece of the warp's, at a multiple of its size; of a line that is in `out`, by the kernel's contract.
-                unsafe {
-                    let piece: [u32; 4] = words.get_vec_unchecked(at as usize / 4);
-                    out.set_vec_unchecked(to, bytemuck::cast::<[u32; 4], [T; 8]>(piece));
-                }
-            }
-        });
+        // SAFETY (of both): the warp's queries, which nobody reads any more; `out` has the sequence's lines, by the kernel's contract.
+        unsafe { products::put::<T, D>(self.memory, MATRICES, own, &rows.values, of) };
+        warp::sync_warp(warp::FULL_MASK);
+        unsafe { products::store::<T, D>(self.memory, MATRICES, own, out, lines) };
     }
 }

@@ -184,25 +184,13 @@ pub struct Exponents {
 /// for one another at their first tile, each for all that are ahead of it among those.
 pub const MOST_CHAINS: usize = 2;
 
-/// The shape in which keys take the place of queries: for the order of their tiles, of which those of [`group`](AttentionShape::group) heads of keys
-/// are taken together.
-#[inline(always)]
-pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
-    AttentionShape {
-        heads: shape.key_head(shape.heads),
-        sharing: 1,
-        queries: shape.keys,
-        ..*shape
-    }
-}
-
 /// The gradients of attention with respect to `k` and `v`, and the sums that are those with respect to `q` once they are multiplied by the scale,
 /// where the gradient with respect to its result is `grad`. Without `FORMS` neither a bias nor `sequences` are looked at.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, with a block for each tile of
-/// [`ROWS`] keys. The shape, and [`of_keys`] of it, are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. The maps of operands have five axes, as
+/// [`ROWS`] keys. The shape, and that [of its keys](AttentionShape::of_keys), are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. The maps of operands have five axes, as
 /// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` is what
 /// [`attention_gradients_of_queries`](of_queries::attention_gradients_of_queries()) has of all queries. The results begin at multiples of 16 bytes and have the heads one after another, each in C order. With `FORMS`, `sequences` and the bias
 /// are as there; packed ones are in order, as blocks that add to one tile would else wait without end.
@@ -235,7 +223,7 @@ pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bo
         ..shape
     };
     let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
-    let tiles = of_keys(&shape);
+    let tiles = shape.of_keys();
     // SAFETY: the kernel's contract.
     let number = unsafe { begin(memory, at_barriers(R), &turns) };
     let Some(tile) = tiles.tile(number, ROWS as u32) else {
