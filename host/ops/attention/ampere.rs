@@ -90,7 +90,12 @@ where
     K: Kernel<Params = AmpereGradientsParams<T>>,
 {
     let (stream, dim) = (task.q.stream(), task.shape.dim as usize);
-    let (q, k, v, grad) = (in_lines(task.q)?, in_lines(task.k)?, in_lines(task.v)?, in_lines(task.grad)?);
+    let (q, k, v, grad) = (
+        in_lines(task.q)?,
+        in_lines(task.k)?,
+        in_lines(task.v)?,
+        in_lines(task.grad)?,
+    );
     let (log_sums, deltas) = (task.log_sums.in_order()?, task.deltas().eval_on(stream)?);
     let mut gradients = task.results()?;
     let [dq, dk, dv] = &mut gradients;
