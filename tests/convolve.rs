@@ -8,7 +8,7 @@ mod patches;
 use std::any::TypeId;
 
 use crate::common::*;
-use ndarray::{ArrayD, Axis, Dimension, IxDyn};
+use ndarray::{Array3, ArrayD, Axis, Dimension, IxDyn};
 use proptest::prelude::RngExt;
 use test_reference::convolve::{Sum, add_channels};
 use warpsmith::ops::{Convolution, Convolve, PaddingMode};
@@ -398,6 +398,21 @@ fn padding_modes<T: Convolve + FloatNumber>() {
 }
 
 for_types!(padding_modes: f32 f64 bf16);
+
+/// A place with many copies has the sum of their gradients, though a number of 16 bits has no room for one more of them.
+fn gradients_of_many_copies<T: Convolve + FloatNumber>() {
+    let (x, weights) = (
+        Array3::from_elem((1, 3, 1), T::of(0.0)),
+        Array3::from_elem((1, 1, 1), T::of(1.0)),
+    );
+    let (x, weights) = (upload(&x), upload(&weights));
+    let out = upload(&Array3::from_elem((1, 6003, 1), T::of(1.0)));
+    let convolution = x.convolve(&weights).padding(3000).padding_mode(PaddingMode::Replicate);
+    let gradient = elements(&convolution.input_gradient(&out).unwrap());
+    assert_eq!(gradient, [3001.0, 1.0, 3001.0].map(T::of));
+}
+
+for_types!(gradients_of_many_copies: f32 f64 f16 bf16);
 
 /// One tap is a product of matrices, but with strides or padding.
 fn one_tap<T: Convolve + FloatNumber>() {

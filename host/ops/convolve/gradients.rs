@@ -5,7 +5,8 @@ use ndarray::{Axis, Dimension, Ix2, Ix5, Ix6, IxDyn, Slice};
 
 use super::forward::Task;
 use super::geometry::{Problem, with_three_axes};
-use super::{Convolution, Convolve, PaddingMode, depthwise, gathered, padding};
+use super::padding::Fold;
+use super::{Convolution, Convolve, PaddingMode, depthwise, gathered};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -48,7 +49,7 @@ pub(super) fn of_input<T: Convolve, D: Dimension>(
     let gradient = transposed(&padded, &weights, &with_three_axes(&out), of)?;
     match mode {
         PaddingMode::Zeros => Ok(gradient),
-        _ => padding::fold(gradient, &with_three_axes(of.x), missing, mode),
+        _ => T::folded(gradient, &Fold::new(with_three_axes(of.x).raw_dim(), missing, mode)),
     }
 }
 

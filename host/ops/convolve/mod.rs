@@ -22,6 +22,7 @@ use ndarray::{Axis, Dimension, Ix3, Ix5};
 use self::forward::Task;
 use self::geometry::{Problem, Settings, with_three_axes};
 use self::gradients::Phase;
+use self::padding::Fold;
 use super::matmul::MatMul;
 use super::per_axis::PerAxis;
 use super::transpose::Ordered;
@@ -84,6 +85,10 @@ pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>:
         Ok(None)
     }
 
+    /// The gradient of an input of that of the padded one. Those of 16 bits are added in `f32`.
+    #[doc(hidden)]
+    fn folded(padded: DeviceArray<Self, Ix5>, fold: &Fold) -> Result<DeviceArray<Self, Ix5>>;
+
     /// Sums, rounded; of parts, if they are such, added along the first axis.
     #[doc(hidden)]
     fn of_sums(sums: DeviceArray<Self::Scalar, Ix3>, are_parts: bool) -> Result<DeviceArray<Self, Ix3>>;
@@ -103,6 +108,10 @@ macro_rules! by_tiles {
         impl Convolve for $type {
             fn by_tiles(task: &mut Task<'_, $type>) -> Result<bool> {
                 task.by_tiles().map(|()| true)
+            }
+
+            fn folded(padded: DeviceArray<$type, Ix5>, fold: &Fold) -> Result<DeviceArray<$type, Ix5>> {
+                fold.run(padded)
             }
 
             fn of_sums(sums: DeviceArray<$type, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
@@ -153,6 +162,10 @@ macro_rules! by_products {
                     Some(gradient) => Ok(Some(gradient)),
                     None => hopper::weight_gradient(problem, x, out),
                 }
+            }
+
+            fn folded(padded: DeviceArray<$type, Ix5>, fold: &Fold) -> Result<DeviceArray<$type, Ix5>> {
+                fold.run(padded.cast::<f32>()?)?.cast()
             }
 
             fn of_sums(sums: DeviceArray<f32, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
@@ -358,7 +371,9 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     ///
     /// It is a convolution of `out` with the weights reversed and their channels and outputs exchanged; with a stride, one for each
     /// remainder by it, of the taps that have it, so that none is multiplied with zeros in between. Where the input is cut into pieces, by
-    /// strides as long as the taps reach, it is a product of matrices.
+    /// strides as long as the taps reach, it is a product of matrices. With a [padding mode](Self::padding_mode) that copies the input, it
+    /// is computed of the padded input, and what belongs to copies of a place is added to it: of `f16` and `bf16` in `f32`, so that each
+    /// place of the padded input is rounded, and their sum.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What lies beyond an input's ends: copies of it around it, and what gradients make of those.
 
+use kernels_gpu::compiled::Number;
 use ndarray::{Axis, Ix5, Slice};
 
 use super::OPERATION;
@@ -54,12 +55,10 @@ impl PaddingMode {
                 strip([0, before], [before + 1, 2 * before + 1], true),
                 strip([end, end + behind], [(end - 1).saturating_sub(behind), end - 1], true),
             ],
-            // One place after another: as many copies as there are, of a place each.
-            Self::Replicate => {
-                let place = |to: usize, from: usize| strip([to, to + 1], [from, from + 1], false);
-                let left = (0..before).map(|to| place(to, before));
-                left.chain((end..end + behind).map(|to| place(to, end - 1))).collect()
-            }
+            Self::Replicate => vec![
+                strip([0, before], [before, before + 1], false),
+                strip([end, end + behind], [end - 1, end], false),
+            ],
             Self::Circular => vec![
                 strip([0, before], [length, length + before], false),
                 strip([end, end + behind], [before, before + behind], false),
@@ -69,7 +68,7 @@ impl PaddingMode {
     }
 }
 
-/// Places of a padded axis, and those that they are copies of.
+/// Places of a padded axis, and those that they are copies of: one for each, or one for all.
 struct Strip {
     to: [usize; 2],
     from: [usize; 2],
@@ -97,7 +96,7 @@ pub(super) fn pad<T: Element>(
         inside = inside.into_slice_axis(Axis(axis + 1), range([before, before + x.shape()[axis + 1]]))?;
     }
     inside.assign(x)?;
-    for (axis, strips) in strips(x, missing, mode) {
+    for (axis, strips) in strips(&x.raw_dim(), missing, mode) {
         for Strip { to, from, backwards } in strips {
             let part = padded.slice_axis(axis, range(from))?;
             let part = if backwards { part.flip(axis)? } else { part }.to_array()?;
@@ -107,34 +106,48 @@ pub(super) fn pad<T: Element>(
     Ok(padded)
 }
 
-/// The gradient of what [`pad`] was given, of the gradient of what it made: each copy's is added to that of what it is a copy of.
-pub(super) fn fold<T: Element + kernels_gpu::compiled::Number>(
-    mut padded: DeviceArray<T, Ix5>,
-    x: &DeviceArrayRef<T, Ix5>,
+/// What makes the gradient of what [`pad`] was given of that of what it made: each copy's is added to that of what it is a copy of.
+#[doc(hidden)]
+pub struct Fold {
+    /// The elements' axes, without what is around them.
+    dim: Ix5,
     missing: [[usize; 2]; 3],
     mode: PaddingMode,
-) -> Result<DeviceArray<T, Ix5>> {
-    for (axis, strips) in strips(x, missing, mode).into_iter().rev() {
-        for Strip { to, from, backwards } in strips {
-            let part = padded.slice_axis(axis, range(to))?;
-            let part = if backwards { part.flip(axis)? } else { part }.to_array()?;
-            padded.slice_axis_mut(axis, range(from))?.add_assign(&part)?;
+}
+
+impl Fold {
+    pub(super) fn new(dim: Ix5, missing: [[usize; 2]; 3], mode: PaddingMode) -> Self {
+        Self { dim, missing, mode }
+    }
+
+    /// The gradient, each step rounded to its type.
+    pub(super) fn run<T: Element + Number<Total = T>>(
+        &self,
+        mut padded: DeviceArray<T, Ix5>,
+    ) -> Result<DeviceArray<T, Ix5>> {
+        for (axis, strips) in strips(&self.dim, self.missing, self.mode).into_iter().rev() {
+            for Strip { to, from, backwards } in strips {
+                let part = padded.slice_axis(axis, range(to))?;
+                // Of copies of one place their sum.
+                let part = match from[1] - from[0] == to[1] - to[0] {
+                    true if backwards => part.flip(axis)?.to_array()?,
+                    true => part.to_array()?,
+                    false => part.sum_axis(axis)?.insert_axis(axis)?.to_array()?,
+                };
+                padded.slice_axis_mut(axis, range(from))?.add_assign(&part)?;
+            }
         }
+        let mut inside = padded.view();
+        for (axis, [before, _]) in self.missing.into_iter().enumerate() {
+            inside = inside.slice_axis(Axis(axis + 1), range([before, before + self.dim[axis + 1]]))?;
+        }
+        inside.to_array()
     }
-    let mut inside = padded.view();
-    for (axis, [before, _]) in missing.into_iter().enumerate() {
-        inside = inside.slice_axis(Axis(axis + 1), range([before, before + x.shape()[axis + 1]]))?;
-    }
-    inside.to_array()
 }
 
 /// The strips of each axis.
-fn strips<T: Element>(
-    x: &DeviceArrayRef<T, Ix5>,
-    missing: [[usize; 2]; 3],
-    mode: PaddingMode,
-) -> Vec<(Axis, Vec<Strip>)> {
+fn strips(dim: &Ix5, missing: [[usize; 2]; 3], mode: PaddingMode) -> Vec<(Axis, Vec<Strip>)> {
     (0..3)
-        .map(|axis| (Axis(axis + 1), mode.strips(x.shape()[axis + 1], missing[axis])))
+        .map(|axis| (Axis(axis + 1), mode.strips(dim[axis + 1], missing[axis])))
         .collect()
 }
