@@ -415,6 +415,9 @@ fn norms_are_clipped() {
     let mut zeros = upload(&Array1::<f16>::from_elem(3, f16::ZERO));
     clip_norm(&mut [zeros.view_mut().into_dyn()], 1.0).unwrap();
     assert_eq!(elements(&zeros), [f16::ZERO; 3]);
+    // 0 of at most 0 is no quotient.
+    clip_norm(&mut [zeros.view_mut().into_dyn()], 0.0).unwrap();
+    assert_eq!(elements(&zeros), [f16::ZERO; 3]);
     // Squares that f16 does not have; a part of an array.
     let mut large = DeviceArray::from_elem(stream, (4, 4), f16::from_f32(1000.0)).unwrap();
     let norm = clip_norm(&mut [large.slice_mut(s![.., ..;2]).unwrap().into_dyn()], 4.0).unwrap();

@@ -116,7 +116,9 @@ fn clip<T: Parameter>(
         None => total.sqrt().eval()?,
     };
     let scaled = gradients.iter_mut().map(|gradient| {
-        let factor = (number::<T>(most) / &norm).minimum(number::<T>(1.0));
+        // Not the smaller of the quotient and 1: that of 0 by 0 is neither.
+        let is_short = norm.expr().less_equal(number::<T>(most));
+        let factor = is_short.select(number::<T>(1.0), number::<T>(most) / &norm);
         expr::defer_update(gradient, |gradient| (gradient.cast::<T::State>() * factor).cast())
     });
     expr::run_all(scaled.collect::<Result<Vec<_>>>()?)?;
