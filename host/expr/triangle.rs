@@ -59,7 +59,9 @@ fn triangle<'a>(operation: &'static str, x: Arc<Node<'a>>, k: i64) -> Part<'a> {
         });
     };
     let place = |axis| cast(Node::index(&x.shape, axis)?, ScalarType::I64);
-    let shift = Node::scalar(ScalarType::I64, k as u64);
+    // Diagonals beyond the corners are as empty as those at them, and no place wraps around.
+    let (lowest, highest) = (-(x.shape[row] as i64), x.shape[row + 1] as i64);
+    let shift = Node::scalar(ScalarType::I64, k.clamp(lowest, highest) as u64);
     let (diagonal, column) = (binary(Binary::Add, place(row)?, shift)?, place(row + 1)?);
     let is_kept = match operation {
         "tril" => binary(Binary::LessEqual, column, diagonal)?,
