@@ -114,7 +114,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
     /// The address of the first element; 0 where there is none.
     pub(crate) fn first_address(&self) -> usize {
-        if self.len() * size_of::<T>() == 0 {
+        if self.is_empty() || size_of::<T>() == 0 {
             return 0;
         }
         self.buffer().address() as usize + self.layout.offset() * size_of::<T>()

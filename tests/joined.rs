@@ -346,6 +346,12 @@ fn arrays_are_padded() {
         none.pad(&[[usize::MAX, 1], [0, 1]], Border::Clamp),
         Err(Error::Shape { .. })
     ));
+    // More places than the host has room for.
+    let one = upload(&Array::from_elem(1, 1u8));
+    assert!(matches!(
+        one.pad(&[[1 << 58, 0]], Border::Clamp),
+        Err(Error::HostMemory { wanted }) if wanted == ((1 << 58) + 1) * 8
+    ));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Ix1, IxDyn, array, s};
 use warpsmith::{Device, DeviceArray, Element, Error, PinnedArray};
 
-use crate::common::device;
+use crate::common::{device, upload};
 use crate::slicing::numbered;
 
 fn numbers(len: usize) -> Array1<u32> {
@@ -101,6 +101,26 @@ fn a_pinned_array_is_an_array_of_the_host() {
         matches!(error, Error::HostMemory { .. } | Error::Cuda { .. }),
         "{error}"
     );
+}
+
+/// Elements that are repeated more often than there are addresses are refused, and not counted.
+#[test]
+fn repeated_elements_beyond_all_memory() {
+    let one = upload(&array![1.0f64]);
+    let all = one.broadcast(1 << 62).unwrap();
+    assert!(matches!(
+        all.to_ndarray(),
+        Err(Error::HostMemory { wanted: usize::MAX })
+    ));
+    assert!(matches!(
+        all.to_array(),
+        Err(Error::Shape {
+            operation: "allocation",
+            ..
+        })
+    ));
+    let stream = device().default_stream();
+    assert_eq!(all.as_device_ptr(stream).unwrap(), one.as_device_ptr(stream).unwrap());
 }
 
 #[test]

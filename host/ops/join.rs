@@ -2,7 +2,7 @@
 //! Arrays made of others: joined, padded, repeated, turned. Every element is read as often as it is written, and written
 //! once, but for many arrays whose rows are short.
 
-use ndarray::{Array1, Axis, Dimension, IntoDimension, IxDyn, RemoveAxis, Slice};
+use ndarray::{ArrayView1, Axis, Dimension, IntoDimension, IxDyn, RemoveAxis, Slice};
 
 use super::Border;
 use super::transpose::{Ordered, copy_two, is_lined, join_two, rows_along};
@@ -336,8 +336,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
                 });
             }
             let places = -(front as isize)..length + back as isize;
-            let indices = Array1::from_iter(places.map(|place| source(place, length) as u64));
-            let indices = DeviceArray::literal(self.stream(), &indices)?;
+            let wanted = dim[axis];
+            let mut indices = Vec::new();
+            indices.try_reserve_exact(wanted).map_err(|_| Error::HostMemory {
+                wanted: wanted.saturating_mul(size_of::<u64>()),
+            })?;
+            indices.extend(places.map(|place| source(place, length) as u64));
+            let indices = DeviceArray::literal(self.stream(), &ArrayView1::from(&indices))?;
             let padded = match &result {
                 Some(result) => result.take(Axis(axis), &indices)?,
                 None => self.take(Axis(axis), &indices)?,

@@ -258,7 +258,8 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     #[doc(alias("asnumpy", "copy_to_host"))]
     pub fn to_ndarray(&self) -> Result<Array<T, D>> {
         let mut elements: Vec<T> = Vec::new();
-        let wanted = self.len() * size_of::<T>();
+        // Elements that are repeated can be more than there are addresses.
+        let wanted = self.len().saturating_mul(size_of::<T>());
         elements
             .try_reserve_exact(self.len())
             .map_err(|_| Error::HostMemory { wanted })?;
@@ -333,7 +334,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// There is room for them, which may be uninitialised.
     unsafe fn download(&self, to: *mut T) -> Result<()> {
-        if self.len() * size_of::<T>() == 0 {
+        if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
         let (stream, x) = (self.stream(), &*self.in_order()?);
