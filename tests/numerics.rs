@@ -10,8 +10,23 @@ use crate::common::*;
 fn triangles_of_every_diagonal() {
     let x = Array3::from_shape_fn((2, 3, 5), |(i, j, k)| (i * 15 + j * 5 + k + 1) as i32);
     let on_device = upload(&x);
-    for k in [i64::MIN / 2, -4, -3, -2, -1, 0, 1, 3, 4, 5, 6, i64::MAX / 2] {
-        let lower = |(_, i, j): (usize, usize, usize)| j as i64 <= i as i64 + k;
+    for k in [
+        i64::MIN,
+        i64::MIN + 1,
+        -4,
+        -3,
+        -2,
+        -1,
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+        i64::MAX - 1,
+        i64::MAX,
+    ] {
+        let lower = |(_, i, j): (usize, usize, usize)| j as i64 - i as i64 <= k;
         let kept = |keep: &dyn Fn((usize, usize, usize)) -> bool| {
             Array3::from_shape_fn(x.raw_dim(), |at| if keep(at) { x[at] } else { 0 })
         };
@@ -20,7 +35,7 @@ fn triangles_of_every_diagonal() {
         let above = on_device.expr().triu(k).eval().unwrap();
         assert_eq!(
             above.to_ndarray().unwrap(),
-            kept(&|at| !lower(at) || at.2 as i64 == at.1 as i64 + k),
+            kept(&|at| at.2 as i64 - at.1 as i64 >= k),
             "triu {k}"
         );
     }
@@ -117,7 +132,8 @@ fn covariance_and_correlation() {
         "{error}"
     );
     let none = upload(&Array2::<f32>::zeros((2, 0)));
-    assert!(matches!(none.correlation(), Err(Error::Parameter { .. })));
+    let error = none.correlation().unwrap_err().to_string();
+    assert_eq!(error, "correlation: columns: given 0, wanted one at least");
     let no_rows = upload(&Array2::<f64>::zeros((0, 3)));
     assert_eq!(no_rows.correlation().unwrap().shape(), [0, 0]);
 }

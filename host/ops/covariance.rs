@@ -54,6 +54,14 @@ macro_rules! covariances {
             /// [`Error::Parameter`] if there is no column; those of an allocation and a launch.
             #[doc(alias = "corrcoef")]
             pub fn correlation(&self) -> Result<DeviceArray<$type, Ix2>> {
+                if self.shape()[1] == 0 {
+                    return Err(Error::Parameter {
+                        operation: "correlation",
+                        parameter: "columns",
+                        given: "0".into(),
+                        wanted: "one at least".into(),
+                    });
+                }
                 let covariance = self.covariance(0)?;
                 let deviations = covariance.diag().sqrt()?;
                 let of_rows = covariance.div(&deviations.insert_axis(Axis(1))?)?;
