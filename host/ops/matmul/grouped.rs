@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of many shapes in one launch: of groups of rows with a matrix each, and of any matrices.
 
+use std::ops::Range;
+
 use cuda_std::launch::Abi;
 use kernels_gpu::compiled::{GroupedGemm, RowNumber};
 use kernels_gpu::matmul::grouped::{A_ALONG_M, B_ALONG_N, GroupsShape, Problem, TILE_M};
@@ -372,20 +374,29 @@ pub(super) fn groups_alone<T: MatMul, O: RowNumber>(
     stream: &Stream,
     out: &mut DeviceArrayRef<T, Ix2>,
 ) -> Result<()> {
-    let rows = groups.rows as u32;
     let scale = Finish::scale(T::Scalar::ONE, T::Scalar::ZERO);
-    let mut start = 0;
-    for (number, end) in groups.ends.to_ndarray()?.into_iter().enumerate() {
-        let end = Ord::max(end.within(rows), start);
-        if start < end {
-            let part = s![start as usize..end as usize, ..];
+    let mut done = 0;
+    for (number, rows) in rows_of_groups(groups.ends.to_ndarray()?, groups.rows).enumerate() {
+        done = rows.end;
+        if !rows.is_empty() {
+            let part = s![rows, ..];
             let (a, b) = (groups.a.slice(part)?, groups.b.index_axis(Axis(0), number)?);
             let product = Multiplication::new(OPERATION, &a, &b, None)?;
             T::multiply(product, stream, &mut *out.slice_mut(part)?, &scale)?;
         }
-        start = end;
     }
-    out.slice_mut(s![start as usize.., ..])?.fill(T::zeroed())
+    out.slice_mut(s![done.., ..])?.fill(T::zeroed())
+}
+
+/// The rows of each group, of so many in all. One that ends ahead of where it begins has none.
+fn rows_of_groups<O: RowNumber>(ends: impl IntoIterator<Item = O>, rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    ends.into_iter().map(move |end| {
+        let end = usize::try_from(end.row()).unwrap_or(usize::MAX);
+        let group = start..end.min(rows).max(start);
+        start = group.end;
+        group
+    })
 }
 
 /// One launch for all groups, where there are tensor cores.
@@ -488,4 +499,22 @@ fn place<T: Half + GroupedGemm, O: RowNumber>(
     // SAFETY: the kernel's contract: there is room for as many.
     unsafe { stream.launch_unchecked::<<O as RowNumber>::Place>(&LaunchConfig::new(1, 32), args)? };
     Ok((problems, starts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_groups_are_counted_by_64_bits() {
+        let all = |ends: &[u64], rows| rows_of_groups(ends.iter().copied(), rows).collect::<Vec<_>>();
+        assert_eq!(all(&[2, 1, 5, 9], 7), [0..2, 2..2, 2..5, 5..7]);
+        let many = (1 << 32) + 5;
+        assert_eq!(
+            all(&[3, many as u64 - 1, u64::MAX], many),
+            [0..3, 3..many - 1, many - 1..many]
+        );
+        let signed: Vec<_> = rows_of_groups([-1, i32::MIN, 4, i32::MAX], many).collect();
+        assert_eq!(signed, [0..0, 0..0, 0..4, 4..i32::MAX as usize]);
+    }
 }

@@ -96,6 +96,9 @@ impl Table<'_> {
 pub trait RowNumber: Pod {
     /// The number, or the nearest one from 0 to `rows`.
     fn within(self, rows: u32) -> u32;
+
+    /// The number, or 0 if it is negative.
+    fn row(self) -> u64;
 }
 
 impl RowNumber for i32 {
@@ -103,12 +106,22 @@ impl RowNumber for i32 {
     fn within(self, rows: u32) -> u32 {
         (self.max(0) as u32).min(rows)
     }
+
+    #[inline(always)]
+    fn row(self) -> u64 {
+        self.max(0) as u64
+    }
 }
 
 impl RowNumber for u64 {
     #[inline(always)]
     fn within(self, rows: u32) -> u32 {
         self.min(rows as u64) as u32
+    }
+
+    #[inline(always)]
+    fn row(self) -> u64 {
+        self
     }
 }
 
