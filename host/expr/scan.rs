@@ -12,11 +12,11 @@ use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
 use super::graph::apply::{Compute, Told, of_one};
-use super::graph::{Node, Part};
+use super::graph::{Node, Part, check_axes};
 use super::value::Value;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
-use crate::ops::{Histogram, ScanAlgorithm, bins_of_edges, check_histogram, check_histogram_channels, check_scan_axis};
+use crate::ops::{Histogram, ScanAlgorithm, bins_of_edges, check_histogram, check_histogram_channels};
 
 /// Scans: kernels of their own, with the results of those of arrays ([`inclusive_scan`](DeviceArrayRef::inclusive_scan) and its
 /// kind). Arrays are read where they lie, if they are in C order, else copied. Other expressions are computed by the scan where it
@@ -208,7 +208,7 @@ pub(super) fn scan<'a, P: Told, T: Element, R: Value<Element = R> + Element>(
         description += &format!(" by {operator}");
     }
     if let Some(axis) = axis {
-        check_scan_axis(name, x.shape.len(), axis.0)?;
+        check_axes(name, &x.shape, &[axis.0])?;
         description += &format!(" along axis {}", axis.0);
     }
     let shape = x.shape.clone();

@@ -67,7 +67,6 @@ pub use search::Side;
 
 pub(crate) use histogram::{bins_of_edges, check_histogram, check_histogram_channels};
 pub(crate) use matmul::{check_matvec, matmul_shape};
-pub(crate) use scan::check_scan_axis;
 pub(crate) use transpose::copy_to;
 
 use crate::launch::LaunchConfig;

@@ -13,7 +13,7 @@ use super::lines::{Way, in_order, lines, rows_of_warp, way, way_of_view};
 use super::{ScanKind, check, flag, look_back, look_back_config, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::launch::Words;
 use crate::ops::tiles;
 use crate::view::{DeviceView, DeviceViewMut};
@@ -30,21 +30,6 @@ const MANY_COLUMNS: usize = 1 << 16;
 /// With as many strips of columns tiles wait for one another no longer than with more.
 const STRIPS: usize = 16;
 
-/// An error unless an array of so many axes has that one.
-pub(crate) fn check_scan_axis(operation: &'static str, axes: usize, axis: usize) -> Result<()> {
-    if axis < axes {
-        return Ok(());
-    }
-    Err(Error::Axes {
-        operation,
-        given: vec![axis],
-        wanted: match axes {
-            0 => "an array with at least one axis".into(),
-            axes => format!("one of the axes 0 to {}", axes - 1),
-        },
-    })
-}
-
 fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
@@ -53,7 +38,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let axis = axis.index();
-    check_scan_axis(operation, x.ndim(), axis)?;
+    x.layout.check_axis(operation, axis)?;
     check(operation, x, out)?;
     if x.is_empty() {
         return Ok(());
@@ -234,7 +219,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] if the array has no such axis, and those of an allocation and a launch.
+    /// [`Error::Axes`](crate::Error::Axes) if the array has no such axis, and those of an allocation and a launch.
     ///
     /// # Examples
     ///
@@ -264,8 +249,8 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] if the array has no such axis, [`Error::Shape`] if the shapes differ,
-    /// [`Error::DifferentDevices`], and those of an allocation and a launch.
+    /// [`Error::Axes`](crate::Error::Axes) if the array has no such axis, [`Error::Shape`](crate::Error::Shape) if the shapes differ,
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
     pub fn inclusive_scan_axis_into<Op: ReduceOp<T>>(
         &self,
         axis: Axis,

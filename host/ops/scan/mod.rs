@@ -10,7 +10,6 @@ use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::{THREADS, blelloch, lookback};
 use ndarray::{Dimension, Ix1};
 
-pub(crate) use self::axis::check_scan_axis;
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
