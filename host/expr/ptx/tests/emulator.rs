@@ -106,3 +106,32 @@ fn what_is_written_where_another_still_reads_is_found() {
         &[],
     );
 }
+
+/// What two blocks of a cluster store, each thread what its neighbour of the other block has told it: that one's number.
+fn told(barrier: &str) -> Vec<u32> {
+    let text = format!(
+        ".visible .entry test(\n.param .b64 expression_param_0\n)\n{{\n\t.shared .align 4 .b8 folded[128];\n\tmov.u32 %r0, %tid.x;\n\
+         \tmov.u32 %r1, %ctaid.x;\n\tshl.b32 %r2, %r0, 2;\n\txor.b32 %r3, %r1, 1;\n\
+         \tmapa.shared::cluster.u32 %r4, %r2, %r3;\n\tbarrier.cluster.arrive.relaxed.aligned;\n\
+         \tbarrier.cluster.wait.aligned;\n\tst.shared::cluster.b32 [%r4+0], %r1;\n\t{barrier};\n\
+         \tbarrier.cluster.wait.aligned;\n\tld.shared.b32 %r9, [%r2+0];\n\tmad.lo.s32 %r5, %r1, 32, %r0;\n\
+         \tmad.wide.u32 %rd0, %r5, 4, 0;\n\tst.global.b32 [%rd0], %r9;\n\tret;\n}}\n"
+    );
+    let mut words = Words(vec![u32::MAX; 64]);
+    Emulator::new(&text, &[]).cluster((0, 0), 2, 32, &[], &mut words);
+    words.0
+}
+
+#[test]
+fn blocks_of_a_cluster_tell_each_other() {
+    let wanted: Vec<u32> = (0..64).map(|thread| 1 - thread / 32).collect();
+    assert_eq!(told("barrier.cluster.arrive.aligned"), wanted);
+}
+
+#[test]
+#[should_panic(
+    expected = "thread 0 reads byte 0 of shared memory, which thread 1024 has written, without a barrier between"
+)]
+fn what_another_block_has_not_released_is_found() {
+    told("barrier.cluster.arrive.relaxed.aligned");
+}

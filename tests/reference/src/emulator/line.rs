@@ -21,6 +21,12 @@ pub(super) enum Operand {
 pub(super) enum Action {
     Return,
     Barrier,
+    /// Tells the cluster that a warp has come so far, and, if it does, that others see what it has stored.
+    Arrive(bool),
+    /// Waits until all warps of the cluster have told so.
+    Meet,
+    /// The place in the shared memory of that block of the cluster.
+    OfBlock,
     Branch,
     /// To the lane that is so many further, or of that number in its segment.
     ShuffleDown,
@@ -47,6 +53,8 @@ pub(super) const MAX_OPERANDS: usize = 3;
 pub(super) enum Space {
     Parameters,
     Shared,
+    /// The shared memory of a cluster's blocks.
+    Cluster,
     Global,
 }
 
@@ -96,6 +104,7 @@ impl Space {
         match opcode.split('.').nth(1) {
             Some("global") => Self::Global,
             Some("shared") => Self::Shared,
+            Some("shared::cluster") => Self::Cluster,
             Some("param") => Self::Parameters,
             _ => panic!("unknown instruction {opcode}"),
         }
@@ -108,6 +117,10 @@ impl Action {
         match opcode {
             "ret" => Self::Return,
             "bar.sync" => Self::Barrier,
+            "barrier.cluster.arrive.relaxed.aligned" => Self::Arrive(false),
+            "barrier.cluster.arrive.aligned" => Self::Arrive(true),
+            "barrier.cluster.wait.aligned" => Self::Meet,
+            "mapa.shared::cluster.u32" => Self::OfBlock,
             "bra" | "bra.uni" => Self::Branch,
             "shfl.sync.down.b32" => Self::ShuffleDown,
             "shfl.sync.idx.b32" => Self::ShuffleTo,
@@ -127,6 +140,11 @@ impl Action {
 }
 
 impl Line {
+    /// Whether the warps of a cluster wait there.
+    pub(super) fn is_of_cluster(&self) -> bool {
+        matches!(self.action, Action::Meet)
+    }
+
     pub(super) fn parse<'a>(
         line: &'a str,
         labels: &HashMap<&str, usize>,

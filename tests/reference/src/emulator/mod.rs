@@ -4,7 +4,7 @@
 //!
 //! The lanes of a warp that are at one instruction do it together: what it is is looked up once for all of them, and a device
 //! function is called once. Where they part, those that are least far go on until they have caught up. What threads tell each
-//! other through shared memory has a barrier between: all else is found.
+//! other through shared memory has a barrier between: all else is found. The blocks of a cluster run side by side.
 
 mod arithmetic;
 mod function;
@@ -35,11 +35,15 @@ pub struct Emulator<'a> {
     functions: &'a [Function],
 }
 
-/// What the warps of a block have in common.
+/// What the warps of a block have in common, and those of the other blocks of its cluster.
 struct Block<'a> {
+    /// The place of the block that is run.
     place: (u32, u32),
+    /// Its number among those of the cluster.
+    rank: usize,
     parameters: &'a [u8],
-    shared: Shared,
+    /// Of each of them.
+    shared: Vec<Shared>,
     memory: &'a mut dyn Memory,
 }
 
@@ -82,18 +86,28 @@ impl<'a> Emulator<'a> {
 
     /// Runs a block.
     pub fn block(&self, block: (u32, u32), threads: u32, parameters: &[u8], memory: &mut dyn Memory) {
+        self.cluster(block, 1, threads, parameters, memory);
+    }
+
+    /// Runs the blocks of a cluster, neighbours along x from that one on.
+    pub fn cluster(&self, (x, y): (u32, u32), blocks: u32, threads: u32, parameters: &[u8], memory: &mut dyn Memory) {
         let mut block = Block {
-            place: block,
+            place: (x, y),
+            rank: 0,
             parameters,
-            shared: Shared::new(self.shared),
+            shared: (0..blocks).map(|_| Shared::new(self.shared)).collect(),
             memory,
         };
-        let mut warps: Vec<Warp> = (0..threads)
-            .step_by(LANES)
-            .map(|first| Warp::new(first, (threads - first).min(LANES as u32), self.registers))
-            .collect();
+        let of_block = |rank: u32| {
+            (0..threads)
+                .step_by(LANES)
+                .map(move |first| Warp::new((rank, first), (threads - first).min(LANES as u32), self.registers))
+        };
+        let mut warps: Vec<Warp> = (0..blocks).flat_map(of_block).collect();
         loop {
             for warp in &mut warps {
+                block.rank = warp.rank();
+                block.place = (x + block.rank as u32, y);
                 while let Stop::Shuffle(at) = self.run(warp, &mut block) {
                     warp.shuffle(&self.lines[at]);
                 }
@@ -106,7 +120,16 @@ impl<'a> Emulator<'a> {
                 barrier.is_some() && warps.iter().all(|warp| warp.waits_at() == barrier),
                 "a barrier of some"
             );
-            block.shared.meet();
+            let is_of_cluster = barrier.is_some_and(|at| self.lines[at].is_of_cluster());
+            assert!(is_of_cluster || blocks == 1, "a barrier of one block");
+            let mut are_released = true;
+            if is_of_cluster {
+                // Nobody sees what was stored ahead of a barrier that does not say so.
+                warps.iter_mut().for_each(|warp| are_released &= warp.has_released());
+            }
+            if are_released {
+                block.shared.iter_mut().for_each(Shared::meet);
+            }
             warps.iter_mut().for_each(Warp::pass);
         }
     }

@@ -4,6 +4,13 @@
 use super::line::{Action, Line, MAX_OPERANDS, Operand, Shape, Space};
 use super::{Block, Emulator, LANES, MAX_ARGUMENTS};
 
+/// The most threads of a block.
+const MOST_THREADS: u32 = 1024;
+
+/// Addresses in the shared memory of a cluster's blocks: a mark, the number of the block, and the address there.
+const OF_CLUSTER: u64 = 1 << 30;
+const OF_BLOCK_LOG2: u32 = 24;
+
 /// A number of each lane.
 type Numbers = [u64; LANES];
 
@@ -20,8 +27,12 @@ pub(super) struct Warp {
     registers: Vec<Numbers>,
     /// The line that each lane is at.
     at: [usize; LANES],
+    /// The block among those of its cluster.
+    rank: u32,
     /// The number of the first lane's thread.
     first: u32,
+    /// Whether it has told the cluster how far it is, and whether others see what it has stored by then.
+    arrived: Option<bool>,
     /// The lanes that there are, those that have not ended, and those that wait.
     all: u32,
     live: u32,
@@ -38,17 +49,33 @@ fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 }
 
 impl Warp {
-    /// Of so many threads, from that one on.
-    pub(super) fn new(first: u32, threads: u32, registers: usize) -> Self {
+    /// Of so many threads, from that one of a block of the cluster on.
+    pub(super) fn new((rank, first): (u32, u32), threads: u32, registers: usize) -> Self {
         let all = u32::MAX >> (LANES as u32 - threads);
         Self {
             registers: vec![[0; LANES]; registers],
             at: [0; LANES],
+            rank,
             first,
+            arrived: None,
             all,
             live: all,
             waiting: 0,
         }
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Whether others see what it has stored by when it arrived, which is done then.
+    pub(super) fn has_released(&mut self) -> bool {
+        self.arrived.take().expect("a warp arrives before it waits")
+    }
+
+    /// The number of a lane's thread among those of its cluster.
+    fn thread(&self, lane: usize) -> u32 {
+        self.rank * MOST_THREADS + self.first + lane as u32
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -153,7 +180,7 @@ impl Emulator<'_> {
             "threads of a warp wait at several places"
         );
         match self.lines[at].action {
-            Action::Barrier => Stop::Barrier,
+            Action::Barrier | Action::Meet => Stop::Barrier,
             _ => Stop::Shuffle(at),
         }
     }
@@ -171,7 +198,7 @@ impl Emulator<'_> {
                     warp.live &= !doing;
                     doing != 0
                 }
-                Action::Barrier | Action::ShuffleDown | Action::ShuffleTo | Action::ShuffleButterfly => {
+                Action::Barrier | Action::Meet | Action::ShuffleDown | Action::ShuffleTo | Action::ShuffleButterfly => {
                     warp.waiting |= doing;
                     warp.go(doing, at);
                     doing != 0
@@ -220,11 +247,24 @@ impl Emulator<'_> {
                     );
                     for k in 0..bytes {
                         let byte = block.memory.load(from + k, 1);
-                        block.shared.store(warp.first + lane as u32, to + k, 1, byte);
+                        block.shared[block.rank].store(warp.thread(lane), to + k, 1, byte);
                     }
                 }
             }
             Action::Nothing => {}
+            Action::Arrive(releases) => {
+                assert!(mask == warp.all && warp.arrived.is_none(), "a whole warp arrives, once");
+                warp.arrived = Some(releases);
+            }
+            Action::OfBlock => {
+                let [places, ranks] = [1, 2].map(|operand| numbers(warp, operand, block));
+                let mut mapped = [0; LANES];
+                for lane in lanes(mask) {
+                    assert!(ranks[lane] < block.shared.len() as u64, "a block of the cluster");
+                    mapped[lane] = OF_CLUSTER | ranks[lane] << OF_BLOCK_LOG2 | places[lane];
+                }
+                warp.set(mask, operands[0], &mapped);
+            }
             Action::Native(number) => {
                 let mut arguments = [[0; LANES]; MAX_ARGUMENTS];
                 let count = operands.len() - 1;
@@ -256,6 +296,7 @@ impl Emulator<'_> {
             }
             Action::Return
             | Action::Barrier
+            | Action::Meet
             | Action::Branch
             | Action::ShuffleDown
             | Action::ShuffleTo
@@ -280,7 +321,12 @@ impl Emulator<'_> {
                 let at = shape.aligned(addresses[lane]) + (k * shape.bytes) as u64;
                 match space {
                     Space::Global => block.memory.store(at, shape.bytes, values[lane]),
-                    _ => (block.shared).store(warp.first + lane as u32, at, shape.bytes, values[lane]),
+                    Space::Cluster => {
+                        assert!(at & OF_CLUSTER != 0, "an address of the cluster");
+                        let (rank, at) = ((at ^ OF_CLUSTER) >> OF_BLOCK_LOG2, at & ((1 << OF_BLOCK_LOG2) - 1));
+                        (block.shared[rank as usize]).store(warp.thread(lane), at, shape.bytes, values[lane]);
+                    }
+                    _ => (block.shared[block.rank]).store(warp.thread(lane), at, shape.bytes, values[lane]),
                 }
             }
         }
@@ -301,7 +347,8 @@ impl Emulator<'_> {
                 let at = shape.aligned(addresses[lane]) + (k * shape.bytes) as u64;
                 loaded[lane] = match space {
                     Space::Global => block.memory.load(at, shape.bytes),
-                    Space::Shared => block.shared.load(warp.first + lane as u32, at, shape.bytes),
+                    Space::Shared => block.shared[block.rank].load(warp.thread(lane), at, shape.bytes),
+                    Space::Cluster => panic!("no kernel loads from another block's memory"),
                     Space::Parameters => word(&block.parameters[at as usize..][..shape.bytes]),
                 };
             }
