@@ -32,7 +32,8 @@ impl<T: Value, D: Dimension> Expr<'_, T, D> {
     ///
     /// Rows that a reduction goes through are read "at once" where threads keep them in registers, "in a loop" where they read them
     /// anew for each pass, and "partly at once" where they keep what they have registers for; with shared memory in place of the
-    /// loop, where the device has room, rows are "in shared memory", or "partly".
+    /// loop, where the device has room, rows are "in shared memory", or "partly". More than 1024 threads each are those "of a cluster"
+    /// of blocks where the GPU has clusters; elsewhere the threads of one block are several of them, one after another.
     ///
     /// # Errors
     ///
@@ -230,7 +231,9 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
         }) => {
             let threads = 1usize << lanes_log2;
             let is_stashed = program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed);
+            let blocks_log2 = program.reduce.as_ref().map_or(0, |reduce| reduce.blocks_log2);
             let how = match (held, looped, is_stashed) {
+                (_, 0, _) if blocks_log2 > 0 => &format!("of a cluster of {} blocks, at once", 1 << blocks_log2),
                 (_, 0, _) => "at once",
                 (0, _, true) => "in shared memory",
                 (0, _, false) => "in a loop",
@@ -300,23 +303,25 @@ mod tests {
     use ndarray::{Axis, array};
 
     use super::super::AnyExpr;
+    use crate::expr::ptx::with_clusters;
     use crate::{Device, DeviceArray};
 
-    /// Which on the simulated GPU of these tests is as large as on a GPU.
+    /// Which on the simulated GPU of these tests are as on a GPU, with clusters and without.
     #[test]
-    fn rows_in_shared_memory_are_said_to_be_there() -> crate::Result<()> {
+    fn rows_are_said_to_be_where_they_are() -> crate::Result<()> {
         let device = Device::simulator();
-        for (len, how) in [
-            (32_768, "at once"),
-            (40_000, "partly in shared memory"),
-            (40_001, "partly at once"),
+        for (len, has_clusters, how) in [
+            (16_384, true, "by 512 threads each, at once"),
+            (40_000, true, "by 2048 threads each, of a cluster of 4 blocks, at once"),
+            (70_004, true, "by 4096 threads each, of a cluster of 8 blocks, at once"),
+            (40_000, false, "by 2048 threads each, partly in shared memory"),
+            (40_001, true, "by 1024 threads each, partly at once"),
+            (70_004, false, "by 4096 threads each, partly at once"),
+            (262_144, false, "by 8192 threads each, in a loop"),
         ] {
             let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (1, len))?;
-            let text = x.expr().softmax(Axis(1)).explain()?;
-            assert!(
-                text.contains(&format!("by 1024 threads each, {how}, ")),
-                "{len}: {text}"
-            );
+            let text = with_clusters(has_clusters, || x.expr().softmax(Axis(1)).explain())?;
+            assert!(text.contains(&format!("{how}, ")), "{len}: {text}");
         }
         Ok(())
     }

@@ -55,8 +55,8 @@
 //! This is one kernel. In general:
 //!
 //! * Reductions along the same axes go together, and what follows from them too, where rows of elements lie along the last axis.
-//!   Rows of up to 32,768 32-bit elements are read once, and longer ones too where the GPU has shared memory for the rest. Else
-//!   some or all of their elements are read once for each reduction that depends on another.
+//!   Rows of up to 32,768 32-bit elements are read once, and longer ones too where the GPU has clusters, whose blocks share a row, or
+//!   shared memory for the rest. Else some or all of their elements are read once for each reduction that depends on another.
 //! * Reductions across rows, of few long rows, or along several sets of axes are kernels of their own, whose results are arrays
 //!   for the next one.
 //!

@@ -84,7 +84,7 @@ fn log_sum_exp(x: &ArrayD<f64>, axis: usize) -> (ArrayD<f64>, f64) {
 }
 
 /// Shapes, the axis, and whether its elements lie side by side.
-const SHAPES: [(&[usize], usize); 21] = [
+const SHAPES: [(&[usize], usize); 22] = [
     (&[3, 1], 1),
     (&[3, 2], 1),
     (&[2, 7], 1),
@@ -96,6 +96,7 @@ const SHAPES: [(&[usize], usize); 21] = [
     (&[1, 16_388], 1),
     (&[1, 32_768], 1),
     (&[1, 32_769], 1),
+    (&[1, 32_772], 1),
     (&[131_071], 0),
     (&[1, 3], 0),
     (&[7, 3], 0),
@@ -415,27 +416,35 @@ fn one_kernel_where_a_row_fits() {
     }
 }
 
-/// Where a row fits into no block, and across, the largest number and the sum are one reduction, in a kernel's first pass.
+/// Where a row fits into no cluster, or only its sum is wanted, and across, the largest number and the sum are one reduction, in a
+/// kernel's first pass.
 #[test]
 fn rows_that_fit_into_no_block_are_read_once_for_their_sum() {
-    // A GPU with room for it keeps what is left of long rows in shared memory.
+    // A GPU with clusters or with room for it has more of long rows at hand.
     let device = Device::simulator();
     let stream = device.default_stream();
     let x = DeviceArray::<f32, _>::zeros(stream, (4096, 128)).unwrap();
     let long = DeviceArray::<f32, _>::zeros(stream, (200, 40_000)).unwrap();
     let longer = DeviceArray::<f32, _>::zeros(stream, (130, 70_000)).unwrap();
+    let longest = DeviceArray::<f32, _>::zeros(stream, (130, 262_148)).unwrap();
     let labels = DeviceArray::<i32, _>::zeros(stream, 200).unwrap();
     let in_parts = "200 rows of 40000, by 256 threads each, in a loop, in 10 parts";
     for (text, first, kernels) in [
         (
             long.expr().softmax(Axis(1)).explain(),
-            "200 rows of 40000, by 1024 threads each, partly at once, 2 reductions: reads 32000000 B, writes 32000000 B"
+            "200 rows of 40000, by 2048 threads each, partly at once, 2 reductions: reads 32000000 B, writes 32000000 B"
                 .into(),
             1,
         ),
         (
             longer.expr().softmax(Axis(1)).explain(),
-            "130 rows of 70000, by 1024 threads each, in a loop, 1 reduction: reads 36400000 B, writes 36400000 B"
+            "130 rows of 70000, by 4096 threads each, partly at once, 2 reductions: reads 36400000 B, writes 36400000 B"
+                .into(),
+            1,
+        ),
+        (
+            longest.expr().softmax(Axis(1)).explain(),
+            "130 rows of 262148, by 1024 threads each, in a loop, 1 reduction: reads 136316960 B, writes 136316960 B"
                 .into(),
             1,
         ),
@@ -498,10 +507,11 @@ fn views_and_several_results_of_rows_of_a_block() {
 
 /// The longest rows that are in the registers of a block: as many words as it has room for, of what the first pass reads, and of what
 /// one pass keeps for the next; with few functions, whose code is there for each element. Weights, which are read behind the
-/// last reduction, take no room. Of longer rows the cache keeps what is behind, or all where that is few bytes.
+/// last reduction, take no room. Longer rows have more threads than a block, which without clusters has a part of them in registers.
 #[test]
 fn rows_that_a_block_has_in_its_registers() {
-    let stream = device().default_stream();
+    let device = Device::simulator();
+    let stream = device.default_stream();
     fn max<'a>(x: &Expr<'a, f32, Ix2>) -> Expr<'a, f32, Ix2> {
         x.max_axis(Axis(1)).insert_axis(Axis(1))
     }
@@ -526,23 +536,39 @@ fn rows_that_a_block_has_in_its_registers() {
             }
         }
     };
-    let (partly, looped) = ("partly at once", "in a loop");
-    let most = [
-        (32_768, partly),
-        (32_768, partly),
-        (32_768, partly),
-        (16_384, looped),
-        (16_384, partly),
-        (16_384, looped),
-        (32_768, partly),
-        (32_768, partly),
-        (16_384, looped),
-    ];
-    for (what, (len, longer)) in most.into_iter().enumerate() {
-        for (len, how) in [(len, "at once"), (len + 1, longer)] {
+    let most = [32_768, 32_768, 32_768, 16_384, 16_384, 16_384, 32_768, 32_768, 16_384];
+    for (what, len) in most.into_iter().enumerate() {
+        for (len, how) in [
+            (len, "by 1024 threads each, at once"),
+            (len + 4, "by 2048 threads each, partly at once"),
+        ] {
             let text = of(what, len).unwrap();
-            let wanted = format!("1 rows of {len}, by 1024 threads each, {how}");
+            let wanted = format!("1 rows of {len}, {how}");
             assert!(text.contains(&wanted), "{wanted}, not\n{text}");
         }
+    }
+}
+
+/// Rows of lengths at which they get more threads, or are read otherwise: of arrays and of views that begin between vectors.
+#[test]
+fn long_rows_of_arrays_and_of_views() {
+    for len in [
+        32_769, 32_772, 65_535, 65_536, 65_537, 65_540, 100_000, 131_076, 152_064,
+    ] {
+        let base = numbers::<f32>(&[1, len + 2], 37);
+        let inner = Slice::new(1, Some(len as isize + 1), 1);
+        let copy = base.slice_axis(Axis(1), inner).to_owned();
+        let what = format!("softmax of rows of {len}");
+        let of_array = |stream: &Stream| on(stream, &copy).expr().softmax(Axis(1)).eval();
+        let of_view = |stream: &Stream| {
+            let x = on(stream, &base);
+            x.view().slice_axis(Axis(1), inner)?.expr().softmax(Axis(1)).eval()
+        };
+        let got = both(of_array, &what);
+        assert_same(&both(of_view, &what), &got, &what);
+        let (x, axis) = (copy.mapv(f64::from), 1);
+        let (lse, range) = log_sum_exp(&x, axis);
+        let relative = (2.0 * range + 5.0 + depth::<f32>(len, true)) * f32::U * 1.01;
+        assert_near(&got, &(&x - &lse).mapv(f64::exp), |_, y| y * relative, &what);
     }
 }

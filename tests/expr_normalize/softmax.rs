@@ -85,7 +85,7 @@ fn infinities_nan_and_what_would_overflow() {
         [f32::MAX, f32::MAX, -f32::MAX],
         [-0.0, 0.0, -200.0],
     ];
-    // Among as many −∞ as a block has in its registers, and as are read in a loop, in several lanes.
+    // Among as many −∞ as a block has in its registers, and as have more threads than a block, or are read in a loop, in several lanes.
     let among = |len: usize| {
         let mut long = Array2::from_elem((6, len), -INF);
         for (place, column) in places_among(len).into_iter().zip(a.columns()) {
@@ -94,7 +94,7 @@ fn infinities_nan_and_what_would_overflow() {
         upload(&long)
     };
     let across = |result: &Matrix| result.to_ndarray().unwrap().reversed_axes();
-    let (row, of_block, rows) = (upload(&a), among(20_001), among(40_001));
+    let (row, of_block, shared, rows) = (upload(&a), among(20_001), among(40_004), among(40_001));
     let columns = upload(&a.t().as_standard_layout());
     let at_places = |result: &Matrix| {
         let result = result.to_ndarray().unwrap();
@@ -102,9 +102,10 @@ fn infinities_nan_and_what_would_overflow() {
         ndarray::concatenate(Axis(1), &columns).unwrap()
     };
     type Case<'c> = (&'c str, &'c Matrix, usize, &'c dyn Fn(&Matrix) -> Array2<f32>);
-    let ways: [Case<'_>; 4] = [
+    let ways: [Case<'_>; 5] = [
         ("rows", &row, 1, &|result| result.to_ndarray().unwrap()),
         ("rows of a block", &of_block, 1, &at_places),
+        ("rows that several blocks share", &shared, 1, &at_places),
         ("long rows", &rows, 1, &at_places),
         ("columns", &columns, 0, &across),
     ];
@@ -130,7 +131,7 @@ fn infinities_nan_and_what_would_overflow() {
         assert_eq!(logarithms[9..12], [-INF, 0.0, -INF], "{what}");
         assert_eq!(logarithms[17], -200.0 - 2f32.ln(), "{what}");
     }
-    for x in [of_block, rows] {
+    for x in [of_block, shared, rows] {
         let softmax = x.softmax(Axis(1)).unwrap().to_ndarray().unwrap();
         for (number, row) in softmax.rows().into_iter().enumerate() {
             assert!(row.iter().all(|y| y.is_nan()) == (number < 3), "row {number}");

@@ -379,7 +379,8 @@ pub(in crate::expr) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) 
         None => lengths[1..].iter().product(),
         Some(reduce) if reduce.form.has_columns() => 0,
         Some(reduce) if reduce.is_row.contains(&false) => lengths[1..].iter().product(),
-        Some(_) => lengths[1..lengths.len() - 1].iter().product(),
+        // A row may have several blocks.
+        Some(reduce) => lengths[1..lengths.len() - 1].iter().product::<usize>() << reduce.blocks_log2,
     };
     let most = ptx::MOST.checked_div(counted).map_or(usize::MAX, |most| most.max(1));
     // Parts of whole tiles have whole tiles, and others begin with a vector.

@@ -108,7 +108,7 @@ fn reads_once(program: &Program) -> bool {
 pub(in crate::expr) fn can_be_together(program: &Program, lengths: &[usize]) -> bool {
     let is_along_one_axis = program.reduce.as_ref().is_none_or(|reduce| {
         let is_one = lengths[..lengths.len() - 1].iter().product::<usize>() == 1;
-        !reduce.form.has_columns() && !reduce.is_stashed && (!reduce.in_parts || is_one)
+        !reduce.form.has_columns() && !reduce.is_stashed && reduce.blocks_log2 == 0 && (!reduce.in_parts || is_one)
     });
     is_along_one_axis && !program.either_way && !program.by_words && program.streamed.is_empty()
 }

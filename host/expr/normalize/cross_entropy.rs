@@ -8,7 +8,7 @@ use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Ix0, RemoveAxis};
 
-use super::softmax::{OF_SUMS, shifted, softmax_of};
+use super::softmax::{OF_HALVES, OF_SUMS, shifted, softmax_of};
 use super::{Number, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::array::DeviceArray;
 use crate::error::Result as OnDevice;
@@ -109,9 +109,9 @@ impl<'a, T: Value + Real, D: RemoveAxis> Expr<'a, T, D> {
     /// both need of a row, its largest number and the sum of its exponentials, is found once.
     ///
     /// Along the last axis a kernel counts the labels, one reads each row, writes its gradient and keeps its loss, and one sums the
-    /// losses. So the logits are read once, where a block has registers for a row (16,384 `f32`), or shared memory (for 40,000 more on
-    /// GPUs of data centres from Ampere on; others read those up to three times). Of longer rows, and along other axes, a kernel finds
-    /// what both need, and another one reads the logits once more. Results are those of the two evaluations, but that sums may be
+    /// losses. So the logits are read once, where a block has registers for a row (16,384 `f32`), or a cluster of blocks (65,536, of
+    /// multiples of four, on Hopper and later; other GPUs read of those what has no room in a block up to three times). Of other rows, and
+    /// along other axes, a kernel finds what both need, and another one reads the logits once more. Results are those of the two evaluations, but that sums may be
     /// rounded otherwise.
     ///
     /// # Errors
@@ -216,8 +216,9 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn new(wide: &Number<'a>, axis: usize, labels: &Labels<'a>) -> Result<Self, Problem> {
-        let [_, largest, total] = shifted(wide, &[axis], OF_SUMS)?;
+    /// By passes of their own for the largest number and the sum of no more than `longest` elements.
+    fn new(wide: &Number<'a>, axis: usize, labels: &Labels<'a>, longest: usize) -> Result<Self, Problem> {
+        let [_, largest, total] = shifted(wide, &[axis], longest)?;
         // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
         let of_label = ternary(
             Ternary::Select,
@@ -288,14 +289,14 @@ fn loss_and_gradient<'a>(
     let count = labels.count(ty)?;
     let of_row = div(gradient, &count)?;
     let [count, of_row] = arrays_of(runner, [count, of_row])?;
-    let rows = Rows::new(&wide, axis, &labels)?;
+    let rows = Rows::new(&wide, axis, &labels, OF_HALVES)?;
     let losses = rows.losses(&labels)?;
     let of_rows = uninit_shape(runner, ty, &losses.shape)?;
     let root = rows.gradient(&wide, axis, &labels, &of_row, x.ty)?;
     let losses = match plan::run_at_hand(runner, &[&root, &losses], &[array, &*of_rows])? {
         true => Node::of_array(of_rows, ty),
         false => {
-            let rows = rows.evaluated(runner)?;
+            let rows = Rows::new(&wide, axis, &labels, OF_SUMS)?.evaluated(runner)?;
             let root = rows.gradient(&wide, axis, &labels, &of_row, x.ty)?;
             plan::run(runner, &[&root], &[array])?;
             rows.losses(&labels)?
@@ -332,7 +333,7 @@ fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'
 fn cross_entropy_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Problem> {
     let (x, axis) = (&of.parts[0], of.settings[0]);
     let labels = Labels::new(x, axis, &of.parts[1])?;
-    let losses = Rows::new(&wide(x)?, axis, &labels)?.losses(&labels)?;
+    let losses = Rows::new(&wide(x)?, axis, &labels, OF_SUMS)?.losses(&labels)?;
     let mean = mean(&losses, &labels.count(losses.ty)?)?;
     Ok([cast(mean, x.ty)?].into())
 }
@@ -352,7 +353,7 @@ fn cross_entropy_backward_of<'a>(of: &Composite<'a>) -> Result<Parts<'a>, Proble
     let ([x, labels, gradient], axis) = ([&of.parts[0], &of.parts[1], &of.parts[2]], of.settings[0]);
     let labels = Labels::new(x, axis, labels)?;
     let of_row = div(gradient, &labels.count(gradient.ty)?)?;
-    let softmax = softmax_of(&cast(Arc::clone(x), gradient.ty)?, &[axis])?;
+    let softmax = softmax_of(&cast(Arc::clone(x), gradient.ty)?, &[axis], OF_HALVES)?;
     Ok([gradient_of(&softmax, &labels, &of_row, x.ty)?].into())
 }
 

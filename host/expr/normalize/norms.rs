@@ -32,8 +32,9 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// Weight and bias are repeated to the elements' shape as beside an operator: for the last axis they are one row, for others
     /// [`insert_axis`](Self::insert_axis) brings them there; `1.0` and `0.0` are none.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` once, and of longer ones, up to 131,072, what is
-    /// behind these three times, where a block has no shared memory for it: GPUs of data centres from Ampere on have it for 65,536.
+    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` once, and of up to 262,144 that are multiples of
+    /// four where the GPU has clusters (Hopper and later). Of longer ones, what has no room in a block is read three times: on GPUs of
+    /// data centres from Ampere on 65,536 have room.
     /// The error is that of a mean, of the variance of what it leaves, and of four roundings.
     ///
     /// # Errors

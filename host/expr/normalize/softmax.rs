@@ -2,7 +2,8 @@
 //! Softmax, its logarithm, and the logarithm of sums of exponentials.
 //!
 //! The largest number is subtracted before the exponential, so that nothing overflows, and the largest one counts 1. Rows that
-//! fit into no block have the largest number and the sum by one reduction, which saves one of three passes.
+//! fit into no cluster of blocks, and those that are only summed and fit into no block, have the largest number and the sum by one
+//! reduction, which saves a pass.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::expr::graph::parts::without;
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::{Node, Part, cast, check_axes, repeated, ternary, unary};
 use crate::expr::operand::Operand;
-use crate::expr::plan::{MOST_WORDS, may_be_held};
+use crate::expr::plan::{MOST_CLUSTER_WORDS, MOST_WORDS, may_be_held, shares_rows};
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 
@@ -72,9 +73,10 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// The relative error of an element is, to first order, at most `|x − max| u` of the difference, the errors of two
     /// exponentials, that of [`sum`](Self::sum), of `f32` that are read twice three times that, and one rounding.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` and 16,384 `f64` once, of longer ones what is
-    /// behind these three times, where a block has no shared memory for it, as GPUs of data centres from Ampere on have; of more than
-    /// 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768 of 16 bits twice. Along other axes one kernel
+    /// Along the last axis this is one kernel. It reads rows of up to 262,144 numbers once, of `f64` 131,072, where the GPU has clusters
+    /// (Hopper and later), whose blocks share a row, and rows are multiples of four elements, or of 16-bit ones; otherwise rows of up to
+    /// 32,768, `f64` 16,384, and of longer ones what has no room in a block up to three times. Longer rows than that are read twice, of
+    /// `f64` three times, and so are those of more than 65,536 `f32` that are no multiples. Along other axes one kernel
     /// reads rows of up to 4096 `f32` or 2048 `f64` once, of which 16 or more are neighbours (of fewer than 512 rows up to 1024 `f32`);
     /// of others two kernels read `f32`, and three `f64`.
     ///
@@ -222,12 +224,17 @@ fn largest<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
 /// The longest rows that a block has room for. Where only sums are wanted, each of longer ones is read once.
 pub(super) const OF_SUMS: usize = MOST_WORDS;
 
-/// The same where elements are wanted too: of `f32` a block has room for half of such a row, and three passes over the other half
-/// take less time than two over more, since the functions of two leave less room. Longer rows of 16 bits a cache keeps, and
-/// passes are what counts.
-const fn of_elements(ty: ScalarType) -> usize {
-    match ty {
-        ScalarType::F32 => 2 * MOST_WORDS,
+/// The same where elements are wanted too, of rows that no cluster of blocks shares: of `f32` a block has room for half of such a row,
+/// and three passes over the other half take less time than two over more, since the functions of two leave less room. Longer rows of
+/// 16 bits a cache keeps, and passes are what counts.
+pub(super) const OF_HALVES: usize = 2 * MOST_WORDS;
+
+/// The longest rows, of these numbers along these axes, whose largest number and sum have passes of their own where elements are
+/// wanted too: those that a cluster has room for.
+fn longest(x: &Number<'_>, axes: &[usize]) -> usize {
+    match x.ty {
+        ty if shares_rows(count(x, axes), ty.bytes()) => MOST_CLUSTER_WORDS,
+        ScalarType::F32 => OF_HALVES,
         _ => OF_SUMS,
     }
 }
@@ -275,12 +282,20 @@ pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], longest: usize) -> Res
 
 /// Softmax along axes.
 pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    let expand: Expand = |of| Ok([softmax_of(&of.parts[0], &of.settings)?].into());
+    let expand: Expand = |of| {
+        Ok([softmax_of(
+            &of.parts[0],
+            &of.settings,
+            longest(&of.parts[0], &of.settings),
+        )?]
+        .into())
+    };
     along_axes("softmax", expand, x, axes, || x.shape.clone())
 }
 
-pub(super) fn softmax_of<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
+/// Softmax, with passes of their own for the largest number and the sum of no more than `longest` elements.
+pub(super) fn softmax_of<'a>(x: &Number<'a>, axes: &[usize], longest: usize) -> Part<'a> {
+    let [below, _, total] = shifted(&wide(x)?, axes, longest)?;
     cast(div(&unary(Unary::Exp, below)?, &with_axes(&total, axes))?, x.ty)
 }
 
@@ -291,7 +306,7 @@ pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'
 }
 
 fn log_softmax_of<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
+    let [below, _, total] = shifted(&wide(x)?, axes, longest(x, axes))?;
     cast(sub(&below, &with_axes(&unary(Unary::Ln, total)?, axes))?, x.ty)
 }
 

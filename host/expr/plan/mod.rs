@@ -8,6 +8,7 @@
 //! kernel, which also goes on with the result.
 
 mod across;
+mod clusters;
 pub(in crate::expr) mod common;
 pub(in crate::expr) mod fuse;
 pub(in crate::expr) mod long;
@@ -20,6 +21,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(in crate::expr) use self::across::may_be_held;
 use self::across::{FEW_COLUMNS, LEAST_COLUMNS, by_columns, held_across, held_once};
+use self::clusters::by_cluster;
+pub(in crate::expr) use self::clusters::{MOST_CLUSTER_WORDS, shares_rows};
 use self::common::with_common_parts;
 use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
@@ -451,8 +454,10 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
     let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
     // Elements are counted in 32 bits: those of more rows are launched in parts of the first axis.
     let is_counted = reducing.has_one_axis_of_rows() || len.saturating_mul(reducing.rows()) <= ptx::MOST;
-    let form = at_once(reducing, MOST_LANES_LOG2).unwrap_or_else(|| longer(reducing));
-    let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS;
+    let form = at_once(reducing, MOST_LANES_LOG2).or_else(|| by_cluster(reducing));
+    let form = form.unwrap_or_else(|| longer(reducing));
+    // Blocks that share a row keep as much of the GPU busy as several kernels would.
+    let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS || form.has_cluster();
     Some(form).filter(|_| !is_far && is_busy && is_counted && len <= ptx::MOST)
 }
 

@@ -83,7 +83,7 @@ pub(in crate::expr) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outpu
 
 /// Reductions along some axes of elements of one shape, and what is made of them.
 pub(in crate::expr) struct Reducing<'s, 'a> {
-    steps: Steps<'s, 'a>,
+    pub(super) steps: Steps<'s, 'a>,
     is_row: Vec<bool>,
     /// The axes that are left.
     rows: Joined,
@@ -234,12 +234,14 @@ impl<'s, 'a> Reducing<'s, 'a> {
     /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.
     pub(in crate::expr) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
         let (row_len, step) = (self.row_len(), form.step());
+        let blocks_log2 = self.blocks_log2(form);
         self.steps.program.reduce = Some(Reduce {
             form,
             is_row: self.is_row,
             in_parts: parts.0 > 1,
             is_whole: row_len.is_multiple_of(step) && (parts.0 == 1 || parts.1.is_multiple_of(step)),
             is_stashed: false,
+            blocks_log2,
         });
         let axes = match form {
             Form::Rows { .. } => vec![self.rows, self.reduced],
@@ -270,12 +272,12 @@ enum Number {
     Later(Place),
 }
 
-struct Steps<'s, 'a> {
+pub(super) struct Steps<'s, 'a> {
     shape: &'s [usize],
     /// The axes that nothing is combined along.
     kept: Vec<usize>,
     program: Program,
-    arrays: Vec<Array<'a>>,
+    pub(super) arrays: Vec<Array<'a>>,
     /// Of each array, along the axes of `shape`.
     strides: Vec<Vec<isize>>,
     scalars: Vec<Number>,

@@ -4,6 +4,7 @@
 //! A program has no values and no shapes, but for the number of axes along which its inputs lie; so one program serves
 //! all expressions of one form, and finds its kernel by comparison.
 
+pub(in crate::expr) mod clusters;
 pub(in crate::expr) mod interpret;
 mod layouts;
 pub(in crate::expr) mod lower;
@@ -129,6 +130,31 @@ pub(crate) struct Reduce {
     /// Whether what a row has behind the elements in registers is brought to shared memory ahead of the passes that read it: the
     /// inputs that are [read again](Program::read_again).
     pub is_stashed: bool,
+    /// The blocks that share a row, as a power of two: a cluster, which has all of it in registers.
+    pub blocks_log2: u8,
+}
+
+impl Reduce {
+    /// The threads that a block has of a row's, as a power of two.
+    pub(crate) fn threads_log2(&self) -> u8 {
+        match self.form {
+            Form::Rows { lanes_log2, .. } => (lanes_log2 - self.blocks_log2).min(MOST_WARPS_LOG2 + WARP_LOG2),
+            Form::Columns {
+                lanes_log2,
+                across_log2,
+                ..
+            } => lanes_log2 + across_log2,
+        }
+    }
+
+    /// How many times as many threads a row has as a block, or the blocks of a cluster together: so often its block goes through
+    /// the row, each time as others of them. 1, unless a row [has a cluster](Form::has_cluster) and the GPU has none.
+    pub(crate) fn rounds(&self) -> usize {
+        match self.form {
+            Form::Rows { lanes_log2, .. } => 1 << (lanes_log2 - self.blocks_log2 - self.threads_log2()),
+            Form::Columns { .. } => 1,
+        }
+    }
 }
 
 /// What is combined: of each element `types.len()` numbers.
@@ -158,7 +184,9 @@ pub(crate) enum Form {
     /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
     /// turn: the first `held` of them in registers, which are read once, and those behind them `looped` at a time in a loop,
     /// read in each pass. Without a loop, where that is 0, there are no more, nor fewer if the thread has all that it could; else
-    /// `held` is a multiple of it.
+    /// `held` is a multiple of it. More threads than a block has are those of a cluster's blocks; where the GPU has no clusters, one
+    /// block stands for them in [rounds](Reduce::rounds): in its first round all of its groups are in registers, if any are, and in
+    /// the others they are read in a loop.
     Rows { lanes_log2: u8, held: u8, looped: u8 },
     /// Rows lie along the first axis, and `1 << across_log2` threads, of a warp, a part of one or several, have rows that are
     /// neighbours along the last one. Of `1 << lanes_log2` threads each has so many elements of them at a time, or, if they are
@@ -245,6 +273,11 @@ impl Form {
             } => lanes_log2 + across_log2 == MOST_WARPS_LOG2 + WARP_LOG2,
             _ => false,
         }
+    }
+
+    /// Whether rows lie along the last axis and have more threads than a block, so that a cluster has one, on GPUs that have them.
+    pub(crate) fn has_cluster(self) -> bool {
+        matches!(self, Self::Rows { lanes_log2, .. } if lanes_log2 > MOST_WARPS_LOG2 + WARP_LOG2)
     }
 
     /// Whether rows lie side by side.

@@ -3,14 +3,16 @@
 //!
 //! What is combined with what is as it would be without, so that a program gives the same bits where there is no such memory.
 
+use super::clusters::MOST_LANES_LOG2;
 use super::lower::Lowered;
 use super::{Form, GROUP, MOST_WARPS_LOG2, Program};
 use crate::expr::graph::Array;
 use crate::expr::plan::GROUPS;
 use crate::expr::ptx;
 
-/// The bytes that a block may have on GPUs for which rows are [at hand](Lowered::is_at_hand): those of compute capability 8.0 and 9.0.
-const AT_HAND: usize = 160 << 10;
+/// The bytes that a block of the simulated GPU has in tests: about as many as of compute capability 8.0.
+#[cfg(test)]
+const ROOM_IN_TESTS: usize = 160 << 10;
 
 /// Bytes for a number of each warp.
 const OF_WARPS: usize = 8 << MOST_WARPS_LOG2;
@@ -30,12 +32,17 @@ impl Lowered<'_> {
         }
     }
 
-    /// Whether rows are read once, where a GPU has shared memory for them: the same on every device.
+    /// Whether a row is in the registers of a block or, where the GPU has clusters, of several of half the most threads: the same on
+    /// every device. Not of rows by single elements, nor of larger blocks, each alone on its multiprocessor, which take as long as two
+    /// kernels.
     pub(in crate::expr) fn is_at_hand(&self) -> bool {
-        let is_in_registers = |form: Form| matches!(form, Form::Rows { looped: 0, .. });
-        let form = self.program.reduce.as_ref().map(|reduce| reduce.form);
         let has_vectors = self.lengths[self.lengths.len() - 1].is_multiple_of(GROUP);
-        form.is_some_and(is_in_registers) || has_vectors && self.stash().is_some_and(|bytes| bytes <= AT_HAND)
+        let form = self.program.reduce.as_ref().map(|reduce| reduce.form);
+        form.is_some_and(|form| match form {
+            Form::Rows { lanes_log2, .. } if form.has_cluster() => has_vectors && lanes_log2 < MOST_LANES_LOG2,
+            Form::Rows { looped, .. } => looped == 0,
+            Form::Columns { .. } => false,
+        })
     }
 
     /// The bytes that a block brings to shared memory, with those for its warps, if it does: of elements of one size, no part of
@@ -64,7 +71,10 @@ const WORD: usize = 4;
 pub(in crate::expr) fn stash_groups(program: &Program) -> Option<usize> {
     match program.reduce.as_ref()?.form {
         Form::Rows { looped: 0, .. } | Form::Columns { .. } => None,
-        Form::Rows { looped, .. } if program.reads_late() => Some(GROUPS.max(looped.into())),
+        // From round to round all passes take as many steps.
+        form @ Form::Rows { looped, .. } if program.reads_late() && !form.has_cluster() => {
+            Some(GROUPS.max(looped.into()))
+        }
         Form::Rows { looped, .. } => Some(looped.into()),
     }
 }
@@ -72,7 +82,8 @@ pub(in crate::expr) fn stash_groups(program: &Program) -> Option<usize> {
 /// The bytes of what a row of that length has behind the elements in registers, if it is read in a loop: of whole
 /// [groups](stash_groups).
 pub(in crate::expr) fn stash_len(program: &Program, row_len: usize) -> Option<usize> {
-    let form = program.reduce.as_ref()?.form;
+    let reduce = program.reduce.as_ref()?;
+    let form = reduce.form;
     let step = stash_groups(program)? * form.lanes();
     let in_registers = match form {
         Form::Rows { held, .. } => usize::from(held) * form.lanes(),
@@ -80,7 +91,11 @@ pub(in crate::expr) fn stash_len(program: &Program, row_len: usize) -> Option<us
     };
     let again = program.read_again().into_iter();
     let bytes: usize = again.map(|input| program.inputs[input].ty.bytes()).sum();
-    Some(row_len.saturating_sub(in_registers).next_multiple_of(step) * bytes)
+    let (rounds, len) = (reduce.rounds(), row_len.next_multiple_of(step));
+    Some(match form {
+        Form::Rows { held: 1.., .. } if rounds > 1 => len / rounds * (rounds - 1) * bytes,
+        _ => row_len.saturating_sub(in_registers).next_multiple_of(step) * bytes,
+    })
 }
 
 /// The shared memory of a block on the device on which that array is, if it has instructions that copy to it.
@@ -88,7 +103,8 @@ fn room(array: &Array<'_>) -> usize {
     let device = array.stream().backend().properties();
     match device.compute_capability {
         // The simulated GPU has it in tests, which run kernels' texts too.
-        None if cfg!(test) => AT_HAND,
+        #[cfg(test)]
+        None => ROOM_IN_TESTS,
         Some(capability) if capability >= ptx::STASH.0 => device.shared_memory_per_block_optin as usize,
         _ => 0,
     }

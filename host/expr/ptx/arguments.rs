@@ -10,7 +10,7 @@ use super::{MOST, order, vector_len};
 use crate::backend::DeviceFnInfo;
 use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
 use crate::expr::program::stashed::stash_len;
-use crate::expr::program::{Form, Input, Layout, Program, Step, Vectors, WARP_LOG2};
+use crate::expr::program::{Form, Input, Layout, Program, Reduce, Step, Vectors, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
 /// Threads of a block.
@@ -364,10 +364,10 @@ impl Block {
     }
 }
 
-/// The rows that a block has at a time, each by as many threads.
-pub(super) fn rows_of_block(form: Form) -> usize {
-    match form {
-        Form::Rows { lanes_log2, .. } => (block_threads(form) >> lanes_log2) as usize,
+/// The rows that a block has at a time, each by as many threads; 1 of what it shares with others.
+pub(super) fn rows_of_block(reduce: &Reduce) -> usize {
+    match reduce.form {
+        Form::Rows { .. } => (block_threads(reduce) >> reduce.threads_log2()) as usize,
         Form::Columns { .. } => 1,
     }
 }
@@ -511,39 +511,33 @@ pub(in crate::expr) fn config(program: &Program, lengths: &[usize], parts: Parts
                 true => stash_len(program, lengths[lengths.len() - 1]).unwrap_or(0),
                 false => 0,
             },
-            ..LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce.form))
+            ..LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce))
         },
         None => LaunchConfig::for_len(shares.count, threads(program)),
     }
 }
 
 /// The threads of a block that goes through rows: several rows where a warp is enough for one.
-pub(super) fn block_threads(form: Form) -> u32 {
-    match form {
-        Form::Rows { lanes_log2, .. } if lanes_log2 > WARP_LOG2 => 1 << lanes_log2,
-        Form::Rows { .. } => THREADS,
-        Form::Columns {
-            lanes_log2,
-            across_log2,
-            ..
-        } => 1 << (lanes_log2 + across_log2),
+pub(super) fn block_threads(reduce: &Reduce) -> u32 {
+    match reduce.form {
+        Form::Rows { lanes_log2, .. } if lanes_log2 <= WARP_LOG2 => THREADS,
+        _ => 1 << reduce.threads_log2(),
     }
 }
 
 /// The blocks that a multiprocessor has at a time at least, where each thread has more of a row than it loads in a loop: without
 /// being told, ptxas would take more registers than that leaves.
-pub(super) fn least_blocks(form: Form) -> Option<u32> {
-    let has_many = match form {
+pub(super) fn least_blocks(reduce: &Reduce) -> Option<u32> {
+    let has_many = match reduce.form {
         Form::Rows { held, .. } => usize::from(held) > GROUPS,
         Form::Columns { is_held, in_flight, .. } => is_held && usize::from(in_flight) > GROUPS,
     };
-    has_many.then(|| (1 << MOST_LANES_LOG2) / block_threads(form))
+    has_many.then(|| (1 << MOST_LANES_LOG2) / block_threads(reduce))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expr::program::Reduce;
 
     /// The last blocks are there and read at least what the cache has, and so are the elements before theirs.
     #[test]
@@ -573,6 +567,7 @@ mod tests {
             in_parts: false,
             is_whole: true,
             is_stashed: false,
+            blocks_log2: 0,
         };
         let whole = Parts {
             count: 1,

@@ -10,7 +10,7 @@ use super::inline::Callee;
 use super::link::{Least, Linked, link};
 use super::module::Module;
 use super::order::Axis;
-use super::reduce::{Folding, NAME_OF_STASH, STASH, has_extremes};
+use super::reduce::{CLUSTERS, Folding, NAME_OF_STASH, STASH, has_extremes};
 use super::steps::{Elements, Row, Span};
 use super::stream::Streaming;
 use super::together::Given;
@@ -56,6 +56,8 @@ pub(super) struct Newer {
     once: bool,
     /// Whether rows are [stashed](super::reduce).
     is_stashed: bool,
+    /// Whether blocks [share](crate::expr::program::clusters) rows.
+    has_clusters: bool,
 }
 
 /// The compute capability from which on GPUs have cache policies, and the version of PTX that has them.
@@ -76,16 +78,18 @@ impl Newer {
             has_streams: !program.streamed.is_empty() && capability >= POLICIES.0,
             once: capability >= POLICIES.0 && is_read_once(program),
             is_stashed: program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed) && capability >= STASH.0,
+            has_clusters: program.reduce.as_ref().is_some_and(|reduce| reduce.blocks_log2 > 0),
         }
     }
 
     /// What it takes, if it takes more than every GPU has.
     fn least(&self) -> Option<Least> {
         let is_newer = self.has_extremes || self.operations.iter().flatten().any(Operation::is_newer);
-        match self.has_streams || self.once {
-            true => Some(POLICIES),
-            false if self.is_stashed => Some(STASH),
-            false => is_newer.then_some(AMPERE),
+        match () {
+            () if self.has_clusters => Some(CLUSTERS),
+            () if self.has_streams || self.once => Some(POLICIES),
+            () if self.is_stashed => Some(STASH),
+            () => is_newer.then_some(AMPERE),
         }
     }
 }
@@ -120,7 +124,7 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
     let (threads, blocks) = match &program.reduce {
         Some(reduce) => {
             Folding::new(&kernel, reduce, newer.has_extremes).write(&mut writer)?;
-            (block_threads(reduce.form), least_blocks(reduce.form))
+            (block_threads(reduce), least_blocks(reduce))
         }
         None => {
             kernel.write(&mut writer)?;
@@ -128,13 +132,19 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>], newer: &Newer) ->
         }
     };
     let blocks = blocks.map_or(String::new(), |blocks| format!(".minnctapersm {blocks}\n"));
+    let cluster = program.reduce.as_ref().map_or(0, |reduce| reduce.blocks_log2);
+    let cluster = match cluster {
+        0 => String::new(),
+        // So every launch is in clusters, without being told.
+        log2 => format!(".explicitcluster\n.reqnctapercluster {}, 1, 1\n", 1 << log2),
+    };
     let size = if program.together { MOST_PARAMETERS } else { block.size };
     let stash = match newer.is_stashed {
         true => format!(".extern .shared .align 16 .b8 {NAME_OF_STASH}[];\n"),
         false => String::new(),
     };
     Ok(format!(
-        "{stash}.visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{size}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
+        "{stash}.visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{size}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{cluster}{{\n{}}}\n",
         writer.finish()
     ))
 }

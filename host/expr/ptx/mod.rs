@@ -66,9 +66,9 @@ pub(super) use arguments::{
 pub(super) use kernel::kernel;
 pub(super) use order::begin_with_last;
 pub(super) use reading::{FIRST, reading};
-pub(super) use reduce::STASH;
+pub(super) use reduce::{CLUSTERS, STASH};
 #[cfg(test)]
-pub(super) use tests::{is_recorded, run_again, run_together_again};
+pub(super) use tests::{has_clusters_in_tests, is_recorded, run_again, run_together_again, with_clusters};
 pub(super) use turned::MOST_TURNED;
 
 /// The name of the kernel.

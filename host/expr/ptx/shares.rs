@@ -92,7 +92,7 @@ impl Shares {
         let (rows, groups, count) = match reduce.form {
             Form::Rows { .. } => {
                 let rows: usize = outer.iter().product();
-                (rows, 1, rows.div_ceil(rows_of_block(reduce.form)))
+                (rows, 1, rows.div_ceil(rows_of_block(reduce)) << reduce.blocks_log2)
             }
             Form::Columns { across_log2, .. } => {
                 let rows: usize = outer[1..].iter().product();

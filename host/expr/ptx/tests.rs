@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 mod across;
+mod clusters;
 mod emulated;
 mod emulator;
 mod functions;
@@ -16,6 +17,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
+pub(in crate::expr) use self::clusters::{has_clusters_in_tests, with_clusters};
 pub(in crate::expr) use self::emulated::{is_recorded, run_again};
 use self::programs::{Random, samples};
 pub(in crate::expr) use self::together::run_together_again;

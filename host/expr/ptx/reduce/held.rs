@@ -2,7 +2,7 @@
 //! Rows side by side that the threads of a block have in registers: each element is read once, however many reductions there are.
 
 use super::columns::{Across, store_of_warps};
-use super::rows::{is_symmetric, way};
+use super::warps::{is_symmetric, way};
 use super::{Folding, NUMBER, Numbers, SHARED, both, identity, shuffle};
 use crate::expr::program::{Fold, GROUP, Layout, Step, WARP_LOG2};
 use crate::expr::ptx::Malformed;

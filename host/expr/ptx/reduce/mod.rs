@@ -14,10 +14,13 @@
 //!
 //! A row that has more than a block's elements can have several parts; then what is stored are the numbers of each part.
 
+mod cluster;
 mod columns;
 mod held;
+mod rounds;
 mod rows;
 mod stash;
+mod warps;
 
 use std::fmt::Display;
 
@@ -31,6 +34,7 @@ use crate::expr::ptx::steps::Values;
 use crate::expr::ptx::writer::{Register, Writer, register_bits};
 use cuda_std::scalar::ScalarType;
 
+pub(in crate::expr) use cluster::CLUSTERS;
 pub(super) use stash::NAME as NAME_OF_STASH;
 pub(in crate::expr) use stash::STASH;
 

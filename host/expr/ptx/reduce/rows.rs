@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows along the last axis: by a warp or a part of one, or by a block.
+//! Rows along the last axis: by a warp or a part of one, by a block, or by the blocks of a cluster.
 
 use super::stash::Stash;
-use super::{Folding, NUMBER, Numbers, SHARED, both, load_shared, shuffle};
+use super::{Folding, Numbers, SHARED, both};
 use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
-use crate::expr::program::{Fold, GROUP, WARP_LOG2, Words};
+use crate::expr::program::{GROUP, WARP_LOG2, Words};
 use crate::expr::ptx::arguments::rows_of_block;
 use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::{Elements, Row, Span, Values, element};
@@ -26,6 +26,10 @@ pub(super) struct Place {
     pub end: Register,
     /// Where those begin that are not in registers, and where they are from pass to pass.
     pub behind: Register,
+    /// The block among those that share the row.
+    pub rank: Option<Register>,
+    /// The rounds whose elements are in registers.
+    pub first_round: usize,
     stash: Option<Stash>,
 }
 
@@ -56,15 +60,19 @@ impl Folding<'_> {
     ) -> Result<(), Malformed> {
         let mut place = self.place(lanes_log2, writer);
         let mut values: Values = vec![Vec::new(); self.kernel.program.steps.len()];
-        if looped > 0 {
+        let has_rounds = self.reduce.rounds() > 1;
+        if looped > 0 && !has_rounds {
             let of_registers = (held << lanes_log2) * GROUP;
             place.behind = writer.new_word("add.s32", format_args!("{}, {of_registers}", place.begin));
-            place.stash = self.stash(&place, lanes_log2, writer);
+        }
+        if looped > 0 {
+            place.first_round = usize::from(has_rounds && held > 0);
+            place.stash = self.stash(&mut place, lanes_log2, writer);
         }
         let mut is_there = false;
         let mut parts = match held {
             0 => Vec::new(),
-            _ => self.parts(&place, (held, lanes_log2), looped == 0, writer),
+            _ => self.parts(&place, (held, lanes_log2), looped == 0 || has_rounds, writer),
         };
         let mut shared = 0;
         for pass in 0..=self.last_pass() {
@@ -91,34 +99,21 @@ impl Folding<'_> {
                     Some(stash) if !elements.is_empty() => stash.groups,
                     _ => looped,
                 };
-                let groups = (looped, lanes_log2, pass);
+                let at = place.stash.as_ref().map(|stash| stash.begin(writer));
+                let groups = (looped, lanes_log2, pass, at);
+                if has_rounds {
+                    let folds = (&folds[..], chains, &mut shared);
+                    self.rounds(&mut place, groups, folds, &elements, &mut values, writer)?;
+                    continue;
+                }
                 let folds = (&folds[..], &mut chains);
                 self.looped(&place, groups, folds, &elements, &mut values, writer)?;
             }
-            let mut numbers = Vec::with_capacity(folds.len());
-            for (&fold, chains) in folds.iter().zip(&chains) {
-                let fold = &self.kernel.program.folds[fold];
-                let first = self.combine(fold, &chains[0], &chains[2], writer)?;
-                let second = self.combine(fold, &chains[1], &chains[3], writer)?;
-                let thread = self.combine(fold, &first, &second, writer)?;
-                numbers.push(self.warp(fold, thread, 1 << lanes_log2.min(WARP_LOG2), writer)?);
-            }
+            let mut numbers = self.of_warp(&folds, &chains, writer)?;
             if lanes_log2 > WARP_LOG2 && !folds.is_empty() {
-                self.block(&folds, &mut numbers, lanes_log2, &mut shared, writer)?;
+                self.block(&folds, &mut numbers, &place, &mut shared, writer)?;
             }
-            let width = 1 << lanes_log2.min(WARP_LOG2);
-            for (&fold, numbers) in folds.iter().zip(&numbers) {
-                let is_everywhere = is_symmetric(&self.kernel.program.folds[fold]);
-                let all = numbers.iter().map(|&number| {
-                    let number = match is_everywhere {
-                        true => number,
-                        false => shuffle("idx", number, 0, width, writer),
-                    };
-                    self.finish(fold, number, writer)
-                });
-                let all: Vec<_> = all.map(|number| vec![number]).collect();
-                self.set(fold, &all, &mut values);
-            }
+            self.tell(&folds, &numbers, &mut values, writer);
         }
         if shared > 0 {
             writer.local(format!(".shared .align 8 .b8 {SHARED}[{shared}]"));
@@ -133,7 +128,13 @@ impl Folding<'_> {
         let block = self.kernel.block_number(Axis::X, writer);
         let thread = writer.new_word("mov.u32", "%tid.x");
         let (mut number, mut lane, mut exists) = (block, thread, None);
-        let of_block = rows_of_block(self.reduce.form);
+        let of_block = rows_of_block(self.reduce);
+        let rank = (self.reduce.blocks_log2 > 0).then(|| self.rank(block, writer));
+        if let Some(rank) = rank {
+            number = writer.new_word("shr.u32", format_args!("{block}, {}", self.reduce.blocks_log2));
+            let threads = 1 << self.reduce.threads_log2();
+            lane = writer.new_word("mad.lo.s32", format_args!("{rank}, {threads}, {thread}"));
+        }
         if of_block > 1 {
             let within = writer.new_word("shr.u32", format_args!("{thread}, {lanes_log2}"));
             let any = writer.new_word("mad.lo.s32", format_args!("{block}, {of_block}, {within}"));
@@ -159,6 +160,8 @@ impl Folding<'_> {
             begin,
             end,
             behind: begin,
+            rank,
+            first_round: 0,
             stash: None,
         }
     }
@@ -286,11 +289,12 @@ impl Folding<'_> {
         (those(true), those(false))
     }
 
-    /// As [`at_once`](Self::at_once), of the elements behind those, in a loop; what is computed of them is gone behind it.
-    fn looped(
+    /// As [`at_once`](Self::at_once), of the elements behind those, in a loop; what is computed of them is gone behind it. Where they are
+    /// stashed, from the address `at` on, which is then behind them.
+    pub(super) fn looped(
         &self,
         place: &Place,
-        (groups, lanes_log2, pass): (usize, u8, u8),
+        (groups, lanes_log2, pass, at): (usize, u8, u8, Option<Register>),
         (folds, chains): (&[usize], &mut Vec<[Numbers; GROUP]>),
         elements: &[usize],
         values: &mut Values,
@@ -310,16 +314,13 @@ impl Folding<'_> {
         }
         let start = writer.new_word("mov.b32", place.behind);
         let stash = place.stash.as_ref();
-        let at = stash.map(|stash| stash.begin(writer));
         writer.mark(format_args!("$pass_{pass}:"));
         let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
         writer.line(format_args!("@{is_over} bra $passed_{pass}"));
         let ragged = if self.is_whole(groups) { groups } else { 0 };
         let spans = self.spans(place, start, (groups, lanes_log2), ragged, writer);
         let mut of_elements = values.clone();
-        let stashed = stash
-            .zip(at)
-            .map(|(stash, at)| stash.at(at, &spans, lanes_log2, writer));
+        let stashed = stash.zip(at).map(|(stash, at)| stash.at(at, &spans, writer));
         let of_spans = Elements {
             stashed: stashed.as_ref(),
             ..self.kernel.elements_of(&place.row, &spans)
@@ -363,69 +364,6 @@ impl Folding<'_> {
                 }
                 at += 1;
             }
-        }
-        Ok(())
-    }
-
-    /// The numbers of `width` threads side by side, which the first of them has then, or [each](is_symmetric).
-    fn warp(&self, fold: &Fold, mut own: Numbers, width: u32, writer: &mut Writer) -> Result<Numbers, Malformed> {
-        let mut offset = width / 2;
-        while offset > 0 {
-            own = self.with_others(fold, &own, (way(fold), offset, width), writer)?;
-            offset /= 2;
-        }
-        Ok(own)
-    }
-
-    /// From the numbers of each warp to those of the block, which the first thread of each warp has then, or [each](is_symmetric).
-    fn block(
-        &self,
-        folds: &[usize],
-        numbers: &mut [Numbers],
-        lanes_log2: u8,
-        shared: &mut usize,
-        writer: &mut Writer,
-    ) -> Result<(), Malformed> {
-        let warps = 1usize << (lanes_log2 - WARP_LOG2);
-        let thread = writer.new_word("mov.u32", "%tid.x");
-        let warp = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));
-        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
-        let is_first = writer.new_predicate("setp.eq.u32", format_args!("{lane}, 0"));
-        let base = writer.new_word("mov.u32", SHARED);
-        let to = writer.new_word("mad.lo.s32", format_args!("{warp}, {NUMBER}, {base}"));
-        let other = writer.new_word("and.b32", format_args!("{lane}, {}", warps - 1));
-        let from = writer.new_word("mad.lo.s32", format_args!("{other}, {NUMBER}, {base}"));
-        let first = *shared;
-        for number in numbers.iter().flatten() {
-            writer.line(format_args!(
-                "@{is_first} st.shared.b{} [{to}+{shared}], {number}",
-                number.bits()
-            ));
-            *shared += warps * NUMBER;
-        }
-        writer.line("bar.sync 0");
-        let mut at = first;
-        for (&fold, numbers) in folds.iter().zip(numbers) {
-            let fold = &self.kernel.program.folds[fold];
-            if is_symmetric(fold) && warps <= FEW_WARPS {
-                let load = |warp: usize| load_shared(numbers[0].bits(), base, at + warp * NUMBER, writer);
-                let all = (0..warps).map(load).map(|number| vec![number]).collect();
-                *numbers = self.combine_all(fold, all, writer)?;
-                at += warps * NUMBER;
-                continue;
-            }
-            let mut of_warps = Numbers::new();
-            for number in &*numbers {
-                of_warps.push(load_shared(number.bits(), from, at, writer));
-                at += warps * NUMBER;
-            }
-            // Beyond the warps that there are, lanes have others' numbers, which do not reach the first.
-            let mut offset = warps as u32 / 2;
-            while offset > 0 {
-                of_warps = self.with_others(fold, &of_warps, (way(fold), offset, 1 << WARP_LOG2), writer)?;
-                offset /= 2;
-            }
-            *numbers = of_warps;
         }
         Ok(())
     }
@@ -483,17 +421,3 @@ impl Folding<'_> {
 /// 72.3 for 87.8. Of one such array more groups wait together.
 const MANY_LATE: usize = 2;
 const LATE_BYTES: usize = 32;
-
-/// The warps of a block of which each thread reads all numbers: that takes less time than shuffles, one after another.
-const FEW_WARPS: usize = 8;
-
-/// Whether threads may exchange numbers, so that each has those of all: those of two sets are the same, bit by bit, in either
-/// order. Those of one number are; of several a zero may have either sign.
-pub(super) fn is_symmetric(fold: &Fold) -> bool {
-    fold.combine.types.len() == 1
-}
-
-/// How a thread finds another one's numbers.
-pub(super) fn way(fold: &Fold) -> &'static str {
-    if is_symmetric(fold) { "bfly" } else { "down" }
-}

@@ -25,11 +25,13 @@ pub(super) struct Stash {
     pub groups: usize,
     /// Where the thread begins.
     first: Register,
+    /// The threads that have groups side by side here, as a power of two: those of the block.
+    threads_log2: u8,
 }
 
 impl Folding<'_> {
     /// Asks for the elements of a row that are not in registers, if they are stashed.
-    pub(super) fn stash(&self, place: &Place, lanes_log2: u8, writer: &mut Writer) -> Option<Stash> {
+    pub(super) fn stash(&self, place: &mut Place, lanes_log2: u8, writer: &mut Writer) -> Option<Stash> {
         if !self.kernel.is_stashed {
             return None;
         }
@@ -44,15 +46,29 @@ impl Folding<'_> {
             bytes,
             groups,
             first,
+            threads_log2: self.reduce.threads_log2(),
         };
-        let [start, at] = [place.behind, first].map(|begin| writer.new_word("mov.b32", begin));
+        let at = stash.begin(writer);
+        if self.reduce.rounds() == 1 {
+            self.copy_behind(place, &stash, at, lanes_log2, writer);
+            return Some(stash);
+        }
+        let round = self.begin_rounds(place, "stash", writer);
+        self.copy_behind(place, &stash, at, lanes_log2, writer);
+        self.end_round(place, round, "stash", writer);
+        Some(stash)
+    }
+
+    /// Asks for the thread's elements that are not in registers, one after another from that address on.
+    fn copy_behind(&self, place: &Place, stash: &Stash, at: Register, lanes_log2: u8, writer: &mut Writer) {
+        let start = writer.new_word("mov.b32", place.behind);
         writer.mark("$stash:");
         let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
         writer.line(format_args!("@{is_over} bra $stashed"));
         let groups = (stash.groups, lanes_log2);
         let ragged = if self.is_whole(stash.groups) { stash.groups } else { 0 };
         let spans = self.spans(place, start, groups, ragged, writer);
-        for (&input, addresses) in &stash.at(at, &spans, groups.1, writer) {
+        for (&input, addresses) in &stash.at(at, &spans, writer) {
             for (span, &to) in spans.iter().zip(addresses) {
                 self.copy(place, input, span, to, writer);
             }
@@ -60,7 +76,6 @@ impl Folding<'_> {
         stash.step(start, at, groups, writer);
         writer.line("bra.uni $stash");
         writer.mark("$stashed:");
-        Some(stash)
     }
 
     /// Copies neighbours of an input, which are there when the thread has waited for them.
@@ -92,7 +107,7 @@ impl Stash {
 
     /// The addresses of a thread's spans in each input, where those of its groups begin at `at`: side by side are the groups of a
     /// thread's inputs, then those of its neighbours.
-    pub(super) fn at(&self, at: Register, spans: &[Span], lanes_log2: u8, writer: &mut Writer) -> Stashed {
+    pub(super) fn at(&self, at: Register, spans: &[Span], writer: &mut Writer) -> Stashed {
         let of_group = GROUP * self.bytes;
         let mut stashed = Stashed::default();
         for (number, &input) in self.inputs.iter().enumerate() {
@@ -100,7 +115,8 @@ impl Stash {
             let mut addresses = Vec::with_capacity(spans.len());
             for span in spans {
                 let (group, within) = (first / GROUP, first % GROUP);
-                let offset = ((group << lanes_log2) * self.inputs.len() + number) * of_group + within * self.bytes;
+                let offset =
+                    ((group << self.threads_log2) * self.inputs.len() + number) * of_group + within * self.bytes;
                 addresses.push(writer.new_word("add.s32", format_args!("{at}, {offset}")));
                 first += span.len;
             }
@@ -118,9 +134,7 @@ impl Stash {
     pub(super) fn step(&self, start: Register, at: Register, (groups, lanes_log2): (usize, u8), writer: &mut Writer) {
         let step = (groups << lanes_log2) * GROUP;
         writer.line(format_args!("add.s32 {start}, {start}, {step}"));
-        writer.line(format_args!(
-            "add.s32 {at}, {at}, {}",
-            step * self.bytes * self.inputs.len()
-        ));
+        let step = (groups << self.threads_log2) * GROUP * self.bytes * self.inputs.len();
+        writer.line(format_args!("add.s32 {at}, {at}, {step}"));
     }
 }

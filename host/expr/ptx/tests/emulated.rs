@@ -66,6 +66,7 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
     };
     let wanted: Vec<Vec<u8>> = (0..outputs.len()).map(read).collect();
     let mut blocks = 0;
+    let cluster = 1 << program.reduce.as_ref().map_or(0, |reduce| reduce.blocks_log2);
     // What GPUs have for 16-bit floats is not the same.
     let mut all = [(7, 5), (9, 0)]
         .map(|capability| Newer::of(program, capability))
@@ -92,9 +93,9 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
                 begin_with_last(program, &mut block, &config);
             }
             for y in 0..config.grid.y {
-                for x in 0..config.grid.x {
-                    emulator.block((x, y), config.block.x, &block, &mut host());
-                    blocks += 1;
+                for x in (0..config.grid.x).step_by(cluster as usize) {
+                    emulator.cluster((x, y), cluster, config.block.x, &block, &mut host());
+                    blocks += cluster as usize;
                 }
             }
         }

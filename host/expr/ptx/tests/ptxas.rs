@@ -9,6 +9,7 @@ use std::process::Command;
 use ndarray::{Axis, s};
 
 use super::across::held_across;
+use super::clusters::{long_rows, with_clusters};
 use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax, turned_arrays};
 use super::programs::{Random, samples};
 use super::stashed::rows_in_shared_memory;
@@ -141,12 +142,19 @@ fn ptxas_takes_norms() {
 #[test]
 #[cfg_attr(sim_only, ignore = "wants device code")]
 fn ptxas_takes_rows_in_shared_memory() {
-    let programs = programs(rows_in_shared_memory);
+    let programs = with_clusters(false, || programs(rows_in_shared_memory));
     let both: Vec<_> = programs
         .iter()
         .flat_map(|program| [program.clone(), program.clone()])
         .collect();
     check_library("stashed", &both, 0);
+}
+
+/// Rows that a cluster's blocks share.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn ptxas_takes_rows_of_clusters() {
+    check_library("clusters", &programs(long_rows), 64);
 }
 
 /// Rows side by side in registers, where places of 64 bits beside what is read late are more than a thread of 1024 has registers for.
@@ -166,7 +174,8 @@ fn check_library(name: &str, programs: &[Program], most: u32) {
     for (number, program) in programs.iter().enumerate() {
         let text = |function: &&'static DeviceFnInfo| KERNELS.text(function.name, "sm_75").expect("its text");
         let texts: Vec<String> = program.functions.iter().map(text).collect();
-        let (architecture, capability) = ARCHITECTURES[number % 2];
+        let has_clusters = program.reduce.as_ref().is_some_and(|reduce| reduce.blocks_log2 > 0);
+        let (architecture, capability) = ARCHITECTURES[if has_clusters { 1 } else { number % 2 }];
         let text = kernel(program, &texts, capability).expect("a kernel");
         let Some(ptxas) = &ptxas else { continue };
         let said = assemble(ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
