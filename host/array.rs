@@ -13,9 +13,16 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, check_reshape, checked_len};
 use crate::stream::Stream;
 
-/// A type that can lie in device memory: any that is plain bytes ([`bytemuck::Pod`]).
+/// A type that can lie in device memory: any that is plain bytes ([`bytemuck::Pod`]). `bool` is none, since not every byte is one:
+/// comparisons give masks of `u8`, of 0 and 1, and `bools.mapv(u8::from)` makes one of an array of the host.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the element of an array in device memory",
+    note = "wanted: plain bytes, `bytemuck::Pod`: a number, an array of them, a `#[repr(C)]` structure with `#[derive(Clone, Copy, Pod, Zeroable)]`; \
+            for `bool` a mask of `u8`, as comparisons give: `bools.mapv(u8::from)`"
+)]
 pub trait Element: bytemuck::Pod + Send + Sync {}
 
+#[diagnostic::do_not_recommend]
 impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 
 /// An array in the memory of a device, with ndarray's dimensions, in C order (the last axis is contiguous).

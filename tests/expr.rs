@@ -7,6 +7,7 @@ mod layouts;
 mod lifetimes;
 mod odd;
 mod own;
+mod owned;
 
 use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, Dimension, Ix3, IxDyn, array, s};
 use proptest::prelude::*;

@@ -19,6 +19,25 @@
 //! # }
 //! ```
 //!
+//! Arrays and views stand beside operators by reference, or by value: then the expression has the array for itself, and it goes
+//! when the expression does, as in `(x.matmul(&w)? + &bias).eval()?`, and as ndarray's operators take an `Array`. Assignments such as
+//! `+=` are not there, since they could not return an error: [`add_assign`](DeviceArrayRef::add_assign) and
+//! [`update`](DeviceArrayRef::update) are.
+//!
+//! ```
+//! use warpsmith::ndarray::array;
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, 2.0])?;
+//! let y = DeviceArray::from_ndarray(device.default_stream(), &array![3.0f32, 5.0])?;
+//! assert_eq!((&x - &y).eval()?.to_ndarray()?, array![-2.0, -3.0]);
+//! assert_eq!((-x * 2.0 + y).eval()?.to_ndarray()?, array![1.0, 1.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Numbers
 //!
 //! Every operation gives the bits that the operation on arrays gives: it is the same function, rounded where that is. So
@@ -187,6 +206,7 @@ pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
 pub use operand::{IntoExpr, Operand};
+pub use operators::Behind;
 pub(crate) use operators::Bits;
 pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};

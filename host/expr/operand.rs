@@ -13,12 +13,13 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::view::{DeviceView, DeviceViewMut};
 
-/// What can stand beside numbers of type `T` in an expression: another expression, `&DeviceArray`, `&DeviceView` or
-/// `&DeviceArrayRef`, of the same type or of one that [has a type together](Promote) with it; or one number of type `T`.
+/// What can stand beside numbers of type `T` in an expression: another expression, an array or a view, `&DeviceArray`,
+/// `&DeviceView` or `&DeviceArrayRef`, of the same type or of one that [has a type together](Promote) with it; or one number of type `T`.
+/// An array by value is the expression's own, and goes when that does.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand beside elements of type `{T}` in an expression",
-    note = "wanted: an expression or a reference to an array, of `{T}` or of a type that has one together with it, or a number \
-            of type `{T}`"
+    note = "wanted: an expression, an array or a view, or a reference to one, of `{T}` or of a type that has one together with it, \
+            or a number of type `{T}`"
 )]
 pub trait Operand<'a, T> {
     /// The type that both have together.
@@ -30,11 +31,11 @@ pub trait Operand<'a, T> {
     fn operand(self) -> Hidden<'a>;
 }
 
-/// What is an expression by itself, with a type of its own: an expression, `&DeviceArray`, `&DeviceView`, `&DeviceViewMut` or
-/// `&DeviceArrayRef`, or one number. Of what type a number is it has to say itself: `0.0` is an `f64`, and `0` an `i32`.
+/// What is an expression by itself, with a type of its own: an expression, an array or a view, `&DeviceArray`, `&DeviceView`,
+/// `&DeviceViewMut` or `&DeviceArrayRef`, or one number. Of what type a number is it has to say itself: `0.0` is an `f64`, and `0` an `i32`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no expression",
-    note = "wanted: an expression, a reference to an array or a view, or a number"
+    note = "wanted: an expression, an array or a view, a reference to one, or a number"
 )]
 pub trait IntoExpr<'a> {
     /// The type of the elements.
@@ -109,6 +110,11 @@ into_expr! {
 
 into_expr!(@arrays &'a DeviceArrayRef<T, D>, &'a DeviceArray<T, D>, &'a DeviceView<'_, T, D>, &'a DeviceViewMut<'_, T, D>);
 
+into_expr! {
+    [T: Value<Element = T> + Element, D: Dimension + 'static] DeviceArray<T, D>: T, D, this => this.into_expr().into_part();
+    [T: Value<Element = T> + Element, D: Dimension + 'a] DeviceView<'a, T, D>: T, D, this => DeviceView::expr(&this).into_part();
+}
+
 into_expr!(@numbers bool, f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
 
 macro_rules! arrays {
@@ -123,6 +129,22 @@ macro_rules! arrays {
         }
     )*};
 }
+
+/// Arrays and views by value.
+macro_rules! owned {
+    ($($type:ty: $lent:lifetime),*) => {$(
+        impl<'a, T: Promote<U>, U: Value<Element = U> + Element, D: Dimension + $lent> Operand<'a, T> for $type {
+            type Together = T::Output;
+            type Dim = D;
+
+            fn operand(self) -> Hidden<'a> {
+                self.hidden()
+            }
+        }
+    )*};
+}
+
+owned!(DeviceArray<U, D>: 'static, DeviceView<'a, U, D>: 'a);
 
 arrays!(DeviceArrayRef<U, D>, DeviceArray<U, D>, DeviceView<'_, U, D>, DeviceViewMut<'_, U, D>);
 

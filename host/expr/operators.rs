@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rust's operators on expressions, on references to arrays, and on numbers before expressions.
+//! Rust's operators on expressions, on arrays, views and references to them, and on numbers before those.
 
 use std::ops;
 
@@ -10,9 +10,9 @@ use ndarray::{DimMax, Dimension};
 
 use super::Expr;
 use super::graph::function::{Binary, Unary};
-use super::graph::{Part, binary, cast, unary};
-use super::operand::Operand;
-use super::value::Value;
+use super::graph::{Node, Part, binary, cast, unary};
+use super::operand::{Hidden, IntoExpr, Operand};
+use super::value::{Promote, Value};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::view::{DeviceView, DeviceViewMut};
@@ -27,6 +27,63 @@ pub(super) type Common3<D, E, F> = Common<Common<D, E>, F>;
 pub(super) fn together<'a, U: Scalar>(operator: Binary, a: Part<'a>, b: Part<'a>) -> Part<'a> {
     binary(operator, cast(a?, U::TYPE)?, cast(b?, U::TYPE)?)
 }
+
+/// What is an expression by itself, as one.
+fn expression<'a, X: IntoExpr<'a>>(x: X) -> Expr<'a, X::Value, X::Dim> {
+    Expr::of(x.hidden().0)
+}
+
+/// One of the operators between two operands.
+#[doc(hidden)]
+pub struct Operator(Binary);
+
+/// What can stand behind an operator that an array by value stands before. It is every [`Operand`]: such an array lends nothing, so that the
+/// operand says for how long there is an expression of both.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand beside elements of type `{T}` in an expression",
+    note = "wanted: an expression, an array or a view, or a reference to one, of `{T}` or of a type that has one together with it, \
+            or a number of type `{T}`"
+)]
+pub trait Behind<T> {
+    /// The type that both have together.
+    type Together: Value;
+    /// The dimension; of one number, `Ix0`.
+    type Dim: Dimension;
+    /// An expression of what the operand lends.
+    type Expr<U, D>;
+
+    #[doc(hidden)]
+    fn behind<D>(self, left: Hidden<'static>, operator: Operator) -> Self::Expr<Self::Together, D>;
+}
+
+macro_rules! behind {
+    ($([$($parameters:tt)*] $type:ty: $lent:lifetime;)*) => {$(
+        impl<$($parameters)*> Behind<T> for $type {
+            type Together = <Self as Operand<$lent, T>>::Together;
+            type Dim = <Self as Operand<$lent, T>>::Dim;
+            type Expr<V, E> = Expr<$lent, V, E>;
+
+            fn behind<E>(self, left: Hidden<'static>, operator: Operator) -> Expr<$lent, Self::Together, E> {
+                Expr::of(together::<Self::Together>(operator.0, left.0, Operand::<$lent, T>::operand(self).0))
+            }
+        }
+    )*};
+    (@lent $($type:ty),*) => {
+        behind! {$(
+            ['a, T: Promote<U>, U: Value<Element = U> + Element, D: Dimension] &'a $type: 'a;
+        )*}
+    };
+}
+
+behind! {
+    [T: Value] T: 'static;
+    ['a, T: Promote<U>, U: Value, D: Dimension] Expr<'a, U, D>: 'a;
+    ['a, T: Promote<U>, U: Value, D: Dimension] &Expr<'a, U, D>: 'a;
+    [T: Promote<U>, U: Value<Element = U> + Element, D: Dimension + 'static] DeviceArray<U, D>: 'static;
+    ['a, T: Promote<U>, U: Value<Element = U> + Element, D: Dimension + 'a] DeviceView<'a, U, D>: 'a;
+}
+
+behind!(@lent DeviceArrayRef<U, D>, DeviceArray<U, D>, DeviceView<'_, U, D>, DeviceViewMut<'_, U, D>);
 
 /// Integers and `bool`.
 pub trait Bits: Value {}
@@ -43,6 +100,8 @@ macro_rules! operators {
     ($($bound:ident: $($trait:ident $method:ident),*;)*) => {$($(
         operators!(@on $bound $trait $method Expr<'a, T, D>, this => this.into_part());
         operators!(@on $bound $trait $method &Expr<'a, T, D>, this => this.part.clone());
+        operators!(@owned $bound $trait $method [Element = T]);
+        operators!(@of $bound $trait $method [Element = T] DeviceView<'a, T, D>);
         operators!(@of $bound $trait $method [Element = T] &'a DeviceArray<T, D>);
         operators!(@of $bound $trait $method [Element = T] &'a DeviceArrayRef<T, D>);
         operators!(@of $bound $trait $method [Element = T] &'a DeviceView<'_, T, D>);
@@ -58,15 +117,27 @@ macro_rules! operators {
             }
         }
     };
+    (@owned $bound:ident $trait:ident $method:ident [$element:ident = T]) => {
+        impl<T, D: DimMax<R::Dim> + Dimension + 'static, R: Behind<T>> ops::$trait<R> for DeviceArray<T, D>
+        where
+            T: Value<$element = T> + Element + $bound,
+        {
+            type Output = R::Expr<R::Together, Common<D, R::Dim>>;
+
+            fn $method(self, other: R) -> Self::Output {
+                other.behind(Hidden(Ok(Node::owned(self, T::TYPE))), Operator(Binary::$trait))
+            }
+        }
+    };
     (@of $bound:ident $trait:ident $method:ident [$element:ident = T] $left:ty) => {
-        impl<'a, T, D: DimMax<R::Dim> + Dimension, R: Operand<'a, T>> ops::$trait<R> for $left
+        impl<'a, T, D: DimMax<R::Dim> + Dimension + 'a, R: Operand<'a, T>> ops::$trait<R> for $left
         where
             T: Value<$element = T> + Element + $bound,
         {
             type Output = Expr<'a, R::Together, Common<D, R::Dim>>;
 
             fn $method(self, other: R) -> Self::Output {
-                self.expr().$method(other)
+                expression(self).$method(other)
             }
         }
     };
@@ -81,19 +152,25 @@ operators! {
 macro_rules! numbers {
     ($traits:tt: $($type:ty),*) => {$(
         numbers!(@each $type, $traits);
-        numbers!(@array $type, $traits, &'a DeviceArray<$type, D>);
-        numbers!(@array $type, $traits, &'a DeviceArrayRef<$type, D>);
-        numbers!(@array $type, $traits, &'a DeviceView<'_, $type, D>);
+        numbers!(@array $type, $traits, 'static, [], DeviceArray<$type, D>);
+        numbers!(@array $type, $traits, 'a, ['a,], DeviceView<'a, $type, D>);
+        numbers!(@array $type, $traits, 'a, ['a,], &'a DeviceArray<$type, D>);
+        numbers!(@array $type, $traits, 'a, ['a,], &'a DeviceArrayRef<$type, D>);
+        numbers!(@array $type, $traits, 'a, ['a,], &'a DeviceView<'_, $type, D>);
+        numbers!(@array $type, $traits, 'a, ['a,], &'a DeviceViewMut<'_, $type, D>);
     )*};
-    (@array $type:ty, [$($trait:ident $method:ident),*], $right:ty) => {$(
-        impl<'a, D: Dimension> ops::$trait<$right> for $type {
-            type Output = Expr<'a, $type, D>;
+    (@array $type:ty, [$($trait:ident $method:ident),*], $lent:lifetime, $lifetimes:tt, $right:ty) => {$(
+        numbers!(@of $type, $trait $method, $lent, $lifetimes, $right);
+    )*};
+    (@of $type:ty, $trait:ident $method:ident, $lent:lifetime, [$($lifetimes:tt)*], $right:ty) => {
+        impl<$($lifetimes)* D: Dimension + $lent> ops::$trait<$right> for $type {
+            type Output = Expr<$lent, $type, D>;
 
             fn $method(self, other: $right) -> Self::Output {
-                self.$method(other.expr())
+                self.$method(expression(other))
             }
         }
-    )*};
+    };
     (@each $type:ty, [$($trait:ident $method:ident),*]) => {$(
         impl<'a, D: Dimension> ops::$trait<Expr<'a, $type, D>> for $type {
             type Output = Expr<'a, $type, D>;
@@ -133,7 +210,25 @@ macro_rules! prefixes {
                 self.clone().$method()
             }
         }
+
+        prefixes!(@array $bound $trait $method 'static [] [Element = T] DeviceArray<T, D>);
+        prefixes!(@array $bound $trait $method 'a ['a,] [Element = T] DeviceView<'a, T, D>);
+        prefixes!(@array $bound $trait $method 'a ['a,] [Element = T] &'a DeviceArray<T, D>);
+        prefixes!(@array $bound $trait $method 'a ['a,] [Element = T] &'a DeviceArrayRef<T, D>);
+        prefixes!(@array $bound $trait $method 'a ['a,] [Element = T] &'a DeviceView<'_, T, D>);
+        prefixes!(@array $bound $trait $method 'a ['a,] [Element = T] &'a DeviceViewMut<'_, T, D>);
     )*};
+    (
+        @array $bound:ident $trait:ident $method:ident $lent:lifetime [$($lifetimes:tt)*] [$element:ident = T] $array:ty
+    ) => {
+        impl<$($lifetimes)* T: Value<$element = T> + Element + $bound, D: Dimension + $lent> ops::$trait for $array {
+            type Output = Expr<$lent, T, D>;
+
+            fn $method(self) -> Self::Output {
+                expression(self).$method()
+            }
+        }
+    };
 }
 
 prefixes! {
