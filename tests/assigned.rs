@@ -208,13 +208,13 @@ fn what_does_not_fit_is_an_error() {
 fn indices_on_the_device_out_of_bounds_fail() {
     let device = Device::simulator();
     let stream = device.default_stream();
-    for index in [3i64, -1] {
+    for (index, given) in [(3i64, "3"), (-1, "-1 (or 18446744073709551615 of u64)")] {
         let mut x = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
         let indices = DeviceArray::from_ndarray(stream, &array![0, index]).unwrap();
         let error = x.fill_at(Axis(0), &indices, 5).unwrap_err();
         assert!(
             error.to_string().contains(&format!(
-                "an index is out of bounds of its axis: given {index}, as number 1, wanted indices below 3"
+                "an index is out of bounds of its axis: given {given}, as number 1, wanted indices below 3"
             )),
             "{error}"
         );

@@ -4,12 +4,12 @@
 use std::fmt::Debug;
 
 use crate::common::*;
-use ndarray::{Array1, Array2, Axis, IxDyn, array};
+use ndarray::{Array1, Array2, Axis, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, Element, Error};
 
 fn taken<T: Element + Debug + PartialEq>(shape: &[usize], axis: Axis, indices: &[usize], of: impl Fn(usize) -> T) {
-    let x = numbered(shape, of);
+    let x = numbered(shape, &of);
     let wanted = x.select(axis, indices);
     let on_device = upload(&x);
     let long = upload(&Array1::from_iter(indices.iter().map(|&i| i as u64)));
@@ -24,6 +24,11 @@ fn taken<T: Element + Debug + PartialEq>(shape: &[usize], axis: Axis, indices: &
         same(on_device.take(axis, &upload(&narrow)));
         same(on_device.take(axis, &upload(&narrow.mapv(u16::from))));
         same(on_device.take(axis, &upload(&narrow.mapv(i32::from))));
+        let mut turned = upload(&numbered(wanted.t().shape(), &of));
+        on_device
+            .take_into(axis, &narrow, &mut turned.view_mut().reversed_axes())
+            .unwrap();
+        assert_eq!(turned.t().to_ndarray().unwrap(), wanted);
     }
     let short = upload(&Array1::from_iter(indices.iter().rev().map(|&i| i as u32)));
     let short = short.flip(Axis(0)).unwrap();
@@ -68,23 +73,86 @@ fn parts_are_taken() {
 }
 
 #[test]
+fn parts_are_taken_into_arrays_and_views() {
+    let x = upload(&Array2::from_shape_fn((4, 3), |(i, j)| (3 * i + j) as i32));
+    let mut out = upload(&Array2::<i32>::from_elem((3, 6), -1));
+    x.take_into(Axis(0), &[3, 0, 3], &mut out.slice_mut(s![.., ..;2]).unwrap())
+        .unwrap();
+    x.take_into(
+        Axis(1),
+        &upload(&array![2u32]),
+        &mut out.slice_mut(s![.., 5..]).unwrap(),
+    )
+    .unwrap_err();
+    x.slice(s![1.., ..])
+        .unwrap()
+        .take_into(
+            Axis(1),
+            &upload(&array![2u32]),
+            &mut out.slice_mut(s![.., 5..]).unwrap(),
+        )
+        .unwrap();
+    assert_eq!(
+        out.to_ndarray().unwrap(),
+        array![[9, -1, 10, -1, 11, 5], [0, -1, 1, -1, 2, 8], [9, -1, 10, -1, 11, 11]]
+    );
+    let message = |result: warpsmith::Result<()>| result.unwrap_err().to_string();
+    assert_eq!(
+        message(x.take_into(Axis(0), &[0, 1], &mut out)),
+        "take: given a result of shape [3, 6], wanted shape [2, 3], of 2 indices along axis 0 of shape [4, 3]"
+    );
+    assert!(matches!(
+        x.take_into(Axis(2), &[0, 1], &mut out),
+        Err(Error::Axes { .. })
+    ));
+    let elsewhere = Device::simulator();
+    let mut other = DeviceArray::zeros(elsewhere.default_stream(), (2, 3)).unwrap();
+    assert!(matches!(
+        x.take_into(Axis(0), &[0, 1], &mut other),
+        Err(Error::DifferentDevices { .. })
+    ));
+    // Nothing, of which there may be no part at all.
+    let none = upload(&Array2::<i32>::zeros((0, 3)));
+    none.take_into(
+        Axis(0),
+        &Array1::<u32>::zeros(0),
+        &mut out.slice_mut(s![..0, ..3]).unwrap(),
+    )
+    .unwrap();
+    let mut rows = upload(&Array2::<i32>::zeros((3, 3)));
+    assert!(message(none.take_into(Axis(0), &[0, 0, 0], &mut rows)).starts_with("take: given 3 indices"));
+}
+
+#[test]
 fn indices_out_of_bounds_fail() {
     let device = Device::simulator();
     let stream = device.default_stream();
     let x = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
     let negative = DeviceArray::from_ndarray(stream, &array![0i32, -1]).unwrap();
     let error = x.take(Axis(0), &negative).unwrap_err().to_string();
-    assert!(error.contains("given -1, as number 1"), "{error}");
+    let given = "given -1 (or 18446744073709551615 of u64), as number 1";
+    assert!(error.contains(given), "{error}");
     let beyond = DeviceArray::from_ndarray(stream, &array![0u8, 255]).unwrap();
     let error = x.take(Axis(0), &beyond).unwrap_err().to_string();
     assert!(error.contains("given 255, as number 1"), "{error}");
-    for index in [3i64, -1, i64::MIN] {
+    // Of u64, which has larger ones than i64.
+    let beyond = DeviceArray::from_ndarray(stream, &array![u64::MAX - 1, 0]).unwrap();
+    let error = x.take(Axis(0), &beyond).unwrap_err().to_string();
+    assert!(
+        error.contains("given -2 (or 18446744073709551614 of u64), as number 0"),
+        "{error}"
+    );
+    for (index, given) in [
+        (3i64, "3"),
+        (-1, "-1 (or 18446744073709551615 of u64)"),
+        (i64::MIN, "-9223372036854775808 (or 9223372036854775808 of u64)"),
+    ] {
         let indices = DeviceArray::from_ndarray(stream, &array![0, index]).unwrap();
         let error = x.take(Axis(0), &indices).unwrap_err();
         assert!(matches!(error, Error::Fault(_)), "{error}");
         assert!(
             error.to_string().contains(&format!(
-                "an index is out of bounds of its axis: given {index}, as number 1, wanted indices below 3"
+                "an index is out of bounds of its axis: given {given}, as number 1, wanted indices below 3"
             )),
             "{error}"
         );

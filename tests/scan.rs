@@ -550,6 +550,14 @@ fn into_existing_arrays() {
     assert_eq!(elements(&sums), [1, 2, 4, 252]);
     x.exclusive_scan_axis_into::<Sum>(Axis(1), &mut sums).unwrap();
     assert_eq!(elements(&sums), [0, 1, 0, 3]);
+    x.cumsum_into(&mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 3, 6, 256]);
+    x.cumsum_axis_into(Axis(0), &mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 2, 4, 252]);
+    x.cumprod_into(&mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 2, 6, 1500]);
+    x.cumprod_axis_into(Axis(1), &mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 2, 3, 750]);
 }
 
 #[test]

@@ -48,13 +48,40 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.stream().check_device("take_along_axis", indices.stream())?;
         self.layout.check_axis("take_along_axis", axis.index())?;
         check_shapes(self.shape(), axis.index(), indices.shape())?;
-        let mut out = DeviceArray::uninit(self.stream(), indices.raw_dim())?;
-        if out.len() * size_of::<T>() > 0 {
-            let indices = indices.in_order()?;
-            let indices = indices.in_shape(Ix1(indices.len()));
-            take(&*self.in_order()?, axis.index(), &I::to_kernel(&indices)?, &mut out)?;
+        DeviceArray::made(self.stream(), indices.raw_dim(), &mut |out| {
+            self.take_along_axis_into(axis, indices, out)
+        })
+    }
+
+    /// [`take_along_axis`](Self::take_along_axis) into an existing array or view, of the shape of the indices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`take_along_axis`](Self::take_along_axis), and [`Error::Shape`] if the result has another shape than the indices.
+    pub fn take_along_axis_into<I: Index>(
+        &self,
+        axis: Axis,
+        indices: &DeviceArrayRef<I, D>,
+        out: &mut DeviceArrayRef<T, D>,
+    ) -> Result<()> {
+        self.stream().check_device("take_along_axis", indices.stream())?;
+        self.stream().check_device("take_along_axis", out.stream())?;
+        self.layout.check_axis("take_along_axis", axis.index())?;
+        check_shapes(self.shape(), axis.index(), indices.shape())?;
+        if out.shape() != indices.shape() {
+            return Err(Error::Shape {
+                operation: "take_along_axis",
+                given: format!(
+                    "indices of shape {:?} and a result of {:?}",
+                    indices.shape(),
+                    out.shape()
+                ),
+                wanted: "equal shapes".into(),
+            });
         }
-        Ok(out)
+        let indices = indices.in_order()?;
+        let indices = indices.in_shape(Ix1(indices.len()));
+        take(self, axis.index(), &I::to_kernel(&indices)?, out)
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements that indices or a mask name: gathered, added to, replaced (assign.rs), selected.
+//! Elements that indices or a mask name: gathered (take.rs), added to, replaced (assign.rs), selected.
 
 mod assign;
 mod indices;
+mod take;
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::{ScatterAdd as Atomically, ScatterAddInOrder as AddInOrder};
 use kernels_gpu::index::in_order::InOrderPlan;
-use kernels_gpu::index::{self as kernels, THREADS, TILE, indices_of};
+use kernels_gpu::index::{THREADS, TILE, indices_of};
 use kernels_gpu::op::Sum;
 use ndarray::{Axis, Dimension, Ix1};
 
@@ -15,9 +16,10 @@ use super::{CastTo, tiles};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{LaunchConfig, Words, WordsMut};
+use crate::launch::LaunchConfig;
 
 pub use indices::{HostIndex, Index, Indices};
+pub(super) use take::take;
 
 /// The element types of [`scatter_add`](DeviceArrayRef::scatter_add): `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u32` and `u64`.
 pub trait ScatterAdd: Element {
@@ -117,50 +119,6 @@ fn inner(shape: &[usize], axis: usize) -> usize {
     shape[axis + 1..].iter().product()
 }
 
-/// Copies what `indices` name along an axis of `x`, which is in C order, to `out`, which is not empty: whole parts, if there are as
-/// many indices as `out` has, else the elements, of which each has an index.
-pub(super) fn take<T: Element, D: Dimension>(
-    x: &DeviceArrayRef<T, D>,
-    axis: usize,
-    indices: &DeviceArrayRef<u64, Ix1>,
-    out: &mut DeviceArrayRef<T, D>,
-) -> Result<()> {
-    let (n, count, inner) = (x.shape()[axis], out.shape()[axis], inner(x.shape(), axis));
-    // Where there is one line, both are the same.
-    let is_of_parts = indices.len() == count;
-    // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
-    let bytes = size_of::<T>() * if is_of_parts { inner } else { 1 };
-    let word = 1usize << (16 | bytes | x.address() as usize | out.address() as usize).trailing_zeros();
-    let (words, inner) = (
-        if is_of_parts { 0 } else { bytes / word },
-        inner * size_of::<T>() / word,
-    );
-    let config = tiles(out.len() * size_of::<T>() / word, TILE, THREADS);
-    let stream = x.stream();
-    let (from, mut to) = (Words::<u8>::of(x), WordsMut::<u8>::of(out));
-    macro_rules! launch {
-        ($word:ty) => {{
-            let args = (
-                from.cast::<$word>(),
-                indices,
-                count,
-                words,
-                n,
-                inner,
-                to.cast::<$word>(),
-            );
-            stream.launch::<kernels::take<$word>>(&config, args)
-        }};
-    }
-    match word {
-        1 => launch!(u8),
-        2 => launch!(u16),
-        4 => launch!(u32),
-        8 => launch!(u64),
-        _ => launch!(u128),
-    }
-}
-
 /// An error of `operation` if there are indices and nothing that they could name.
 fn check_indices(operation: &'static str, shape: &[usize], axis: usize, indices: usize) -> Result<()> {
     if shape[axis] > 0 || indices == 0 {
@@ -173,51 +131,8 @@ fn check_indices(operation: &'static str, shape: &[usize], axis: usize, indices:
     })
 }
 
-/// Gathering.
+/// Selecting.
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
-    /// The parts with the given indices along an axis, in their order: NumPy's `take`, ndarray's `select`. An index may
-    /// occur more than once. The result has as many parts along the axis as there are indices.
-    ///
-    /// Each element that is named is read once and written once; indices of other types than `u64` are made `u64` first.
-    /// Indices on the device are looked at there: one that is out of bounds is a panic of the kernel, which names it; the
-    /// simulated GPU reports it at once, and a GPU with the call that waits. Indices on the [host](Indices) are
-    /// looked at, and copied to the device, ahead of the launch.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] if there are indices and the axis has length 0,
-    /// [`Error::Parameter`] if an index on the host is out of bounds, [`Error::DifferentDevices`], and those of an allocation and a
-    /// launch.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::{Axis, array};
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
-    /// let columns = DeviceArray::from_ndarray(device.default_stream(), &array![2u32, 0, 2, 1])?;
-    /// assert_eq!(x.take(Axis(1), &columns)?.to_ndarray()?, array![[3, 1, 3, 2], [6, 4, 6, 5]]);
-    /// assert_eq!(x.take(Axis(0), &[1, 0, 1])?.to_ndarray()?, array![[4, 5, 6], [1, 2, 3], [4, 5, 6]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "index_select")]
-    pub fn take<'i>(&self, axis: Axis, indices: impl Indices<'i>) -> Result<DeviceArray<T, D>> {
-        self.layout.check_axis("take", axis.index())?;
-        check_indices("take", self.shape(), axis.index(), indices.count())?;
-        let indices = indices.on_device("take", self.stream(), self.shape()[axis.index()])?;
-        let mut dim = self.raw_dim();
-        dim[axis.index()] = indices.len();
-        let mut out = DeviceArray::uninit(self.stream(), dim)?;
-        if out.len() * size_of::<T>() > 0 {
-            take(&*self.in_order()?, axis.index(), &indices, &mut out)?;
-        }
-        Ok(out)
-    }
-
     /// The elements where `mask`, which has the same shape, is not 0, in C order: NumPy's `x[mask]`. Waits for their
     /// number.
     ///

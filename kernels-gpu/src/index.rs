@@ -48,11 +48,11 @@ fn numbers() -> [u64; ITEMS] {
     cuda_std::array::from_fn(|k| first.wrapping_add((k * THREADS) as u64))
 }
 
-/// The panic of these kernels. A large index is a negative one, of a signed type.
+/// The panic of these kernels. An index beyond those of `i64` may have been a negative one, of a signed type.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn out_of_bounds(index: u64, number: u64, length: usize) -> ! {
     cuda_std::panic_with(
-        "an index is out of bounds of its axis: given {}, as number {}, wanted indices below {}",
+        "an index is out of bounds of its axis: given {iu}, as number {u}, wanted indices below {u}",
         [index as i64, number as i64, length as i64],
     )
 }

@@ -18,8 +18,9 @@ pub const HOST: &str = "cuda_std_panic_host_2";
 /// The most numbers that a message has.
 pub const NUMBERS: usize = 3;
 
-/// Panics with a message in which the first `{}` stands for the first of the numbers, the next one for the next, up to
-/// [`NUMBERS`] of them.
+/// Panics with a message in which the first place stands for the first of the numbers, the next one for the next, up to
+/// [`NUMBERS`] of them. A place is `{}` for a signed number, `{u}` for one that was a `u64`, and `{iu}` for one of which only
+/// the caller knows what it was: a negative one is then told both ways.
 ///
 /// `panic!` and `assert!` whose messages have arguments want the formatter, for which a kernel would need registers and a stack;
 /// so on a GPU such a panic is told by its place alone. This one has its numbers there, too: the host puts them in.
@@ -241,15 +242,30 @@ pub(crate) use host::with_numbers;
 mod host {
     use super::*;
 
-    /// The message with the numbers, each in place of a `{}`, as long as there are some.
+    /// What stands for a number in a message, and what is written in its place.
+    const PLACES: [(&str, fn(i64) -> String); 3] = [
+        ("{}", |number| number.to_string()),
+        ("{u}", |number| (number as u64).to_string()),
+        ("{iu}", |number| match number {
+            0.. => number.to_string(),
+            _ => format!("{number} (or {} of u64)", number as u64),
+        }),
+    ];
+
+    /// The message with the numbers, each in its place, as long as there are some.
     pub(crate) fn with_numbers(message: &str, numbers: &[i64]) -> String {
-        let mut parts = message.splitn(numbers.len() + 1, "{}");
-        let mut text = parts.next().unwrap_or_default().to_owned();
-        for (number, part) in numbers.iter().zip(parts) {
-            text += &number.to_string();
-            text += part;
+        let (mut text, mut rest) = (String::new(), message);
+        for &number in numbers {
+            let first = PLACES
+                .iter()
+                .filter_map(|place| Some((rest.find(place.0)?, place)))
+                .min_by_key(|&(at, _)| at);
+            let Some((at, (place, write))) = first else { break };
+            text += &rest[..at];
+            text += &write(number);
+            rest = &rest[at + place.len()..];
         }
-        text
+        text + rest
     }
 
     impl PanicRecord {
@@ -346,6 +362,11 @@ mod tests {
         assert_eq!(message("{} of {}", [1, 2, 3], 1), "1 of {}");
         assert_eq!(message("none", [1, 2, 3], 2), "none");
         assert_eq!(message("{}", [1, 2, 3], 0), "{}");
+        assert_eq!(
+            message("{u} of {}: {iu}", [i64::MIN, -2, -3], 3),
+            "9223372036854775808 of -2: -3 (or 18446744073709551613 of u64)"
+        );
+        assert_eq!(message("{iu}{u}{u}", [7, -1, 0], 2), "718446744073709551615{u}");
     }
 
     #[test]

@@ -39,6 +39,15 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.inclusive_scan::<Sum>()
     }
 
+    /// [`cumsum`](Self::cumsum) into an existing array or view.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`inclusive_scan_into`](Self::inclusive_scan_into).
+    pub fn cumsum_into(&self, out: &mut DeviceArrayRef<T::Total, D>) -> Result<()> {
+        self.inclusive_scan_into::<Sum>(out)
+    }
+
     /// The sum of the elements of each line along an axis up to each one: [`inclusive_scan_axis`](Self::inclusive_scan_axis) by [`Sum`].
     ///
     /// # Errors
@@ -46,6 +55,15 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis; those of an allocation and a launch.
     pub fn cumsum_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D>> {
         self.inclusive_scan_axis::<Sum>(axis)
+    }
+
+    /// [`cumsum_axis`](Self::cumsum_axis) into an existing array or view.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`inclusive_scan_axis_into`](Self::inclusive_scan_axis_into).
+    pub fn cumsum_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T::Total, D>) -> Result<()> {
+        self.inclusive_scan_axis_into::<Sum>(axis, out)
     }
 
     /// The product of all elements up to each one, in C order: [`inclusive_scan`](Self::inclusive_scan) by [`Product`].
@@ -57,6 +75,15 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.inclusive_scan::<Product>()
     }
 
+    /// [`cumprod`](Self::cumprod) into an existing array or view.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`inclusive_scan_into`](Self::inclusive_scan_into).
+    pub fn cumprod_into(&self, out: &mut DeviceArrayRef<T::Total, D>) -> Result<()> {
+        self.inclusive_scan_into::<Product>(out)
+    }
+
     /// The product of the elements of each line along an axis up to each one: [`inclusive_scan_axis`](Self::inclusive_scan_axis) by
     /// [`Product`].
     ///
@@ -65,5 +92,14 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis; those of an allocation and a launch.
     pub fn cumprod_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D>> {
         self.inclusive_scan_axis::<Product>(axis)
+    }
+
+    /// [`cumprod_axis`](Self::cumprod_axis) into an existing array or view.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`inclusive_scan_axis_into`](Self::inclusive_scan_axis_into).
+    pub fn cumprod_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T::Total, D>) -> Result<()> {
+        self.inclusive_scan_axis_into::<Product>(axis, out)
     }
 }

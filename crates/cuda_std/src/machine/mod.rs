@@ -112,7 +112,11 @@ pub(crate) fn out_of_bounds(what: &str, first: usize, count: usize, len: usize) 
 macro_rules! check_bounds {
     ($what:literal, $index:expr, $len:expr) => {
         if $index >= $len {
-            let message = concat!("index out of bounds of ", $what, ": the len is {} but the index is {}");
+            let message = concat!(
+                "index out of bounds of ",
+                $what,
+                ": the len is {u} but the index is {u}"
+            );
             $crate::panics::panic_with(message, [$len as i64, $index as i64]);
         }
     };
