@@ -129,8 +129,8 @@ pub use cuda_std_macros::KernelParam;
 
 /// Declares an array in the block's static shared memory: `shared_array![f32; 256]`.
 ///
-/// Gives a `cuda_std::shared::Shared<f32>`. The element type and the length are constants of the module (not type
-/// parameters of an enclosing function). Each place in the source that declares one is one array, whichever type
+/// Gives a `cuda_std::shared::Shared<f32>`. The element type and the length are constants of the module, not parameters of an
+/// enclosing function: see below for those. Each place in the source that declares one is one array, whichever type
 /// arguments the function around it has; its contents are unspecified at the start. Static arrays may take 48 KiB a
 /// block.
 ///
@@ -148,5 +148,32 @@ pub use cuda_std_macros::KernelParam;
 ///     thread::sync_threads();
 ///     data.set(i, tile.get(BLOCK - 1 - t));
 /// }
+/// ```
+///
+/// # In generic functions
+///
+/// A static cannot be made of a parameter of the function around it; the compiler says E0401. So
+/// `shared_array![T as f64; 256]` names a type that is known, and takes its room for each of 256 elements of type `T`, which are
+/// to be as large at most. A length is the largest that there is; a constant parameter says how much of it is used. Where the
+/// room of the largest is too much, the memory is [dynamic](crate::shared::dynamic).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// const MOST: usize = 256;
+///
+/// /// Reverses each block's share of the array, for blocks of `BLOCK` threads.
+/// #[kernel(T = [f32, f64], BLOCK = [128, 256], max_threads = BLOCK)]
+/// pub fn reverse_in_blocks<T: Float, const BLOCK: usize>(data: SliceMut<'_, T>) {
+///     const { assert!(BLOCK <= MOST) };
+///     let tile = shared_array![T as f64; MOST];
+///     let (t, i) = (thread::thread_idx_x() as usize, thread::index_1d());
+///     tile.set(t, data.get(i));
+///     thread::sync_threads();
+///     data.set(i, tile.get(BLOCK - 1 - t));
+/// }
+/// # let mut data: Vec<f32> = (0..256).map(|i| i as f32).collect();
+/// # cuda_std::launch::on_simulator(2, 128, &mut data, |data| reverse_in_blocks::<f32, 128>(data));
+/// # assert_eq!((data[0], data[127], data[128]), (127.0, 0.0, 255.0));
 /// ```
 pub use cuda_std_macros::shared_array;

@@ -31,7 +31,9 @@ use crate::{Slice, SliceMut, array};
     label = "no launch can pass this",
     note = "a kernel takes numbers, `bool`, arrays and tuples of them, structures with `#[derive(KernelParam)]`, `&[T]`, \
             `Slice<'_, T>`, `ArrayView<'_, T, N>`, `Constant<'_, T, N>`, for what it writes `SliceMut<'_, T>` and \
-            `ArrayViewMut<'_, T, N>`, and `GridBarrier<'_>`"
+            `ArrayViewMut<'_, T, N>`, and `GridBarrier<'_>`",
+    note = "`T` is plain bytes, `bytemuck::Pod`: not `bool`, for which a mask has `u8`, and of structures those with \
+            `#[repr(C)]` and `#[derive(Clone, Copy, Pod, Zeroable)]`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.
@@ -74,6 +76,7 @@ pub trait ByValue: for<'launch> Param<Tail = NoTail, At<'launch> = Self> {
 pub struct NoTail;
 
 // SAFETY: a pointer and a length.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Pod> Param for &'static [T] {
     type Head = *const T;
     type Tail = usize;
@@ -88,6 +91,7 @@ unsafe impl<T: Pod> Param for &'static [T] {
 }
 
 // SAFETY: a pointer and a length.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Pod> Param for Slice<'static, T> {
     type Head = *const T;
     type Tail = usize;
@@ -102,6 +106,7 @@ unsafe impl<T: Pod> Param for Slice<'static, T> {
 }
 
 // SAFETY: a pointer and a length.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     type Head = *mut T;
     type Tail = usize;

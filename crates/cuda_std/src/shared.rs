@@ -262,6 +262,22 @@ impl<T: Pod> Shared<T> {
         }
     }
 
+    /// As many elements of another type, each of which fits into one of this: what `shared_array![U as T; N]` expands to.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn of_rooms<U: Pod>(self) -> Shared<U> {
+        const {
+            assert!(
+                size_of::<U>() <= size_of::<T>(),
+                "the type behind `as` has no room for the element"
+            )
+        };
+        Shared {
+            len: self.len,
+            ..self.cast()
+        }
+    }
+
     /// The array from its first address that is a multiple of `ALIGN` bytes on, which may be as many as 1024: what bulk
     /// copies and matrix instructions with a swizzle want. It is empty where there is no such address.
     ///

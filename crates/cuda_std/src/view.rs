@@ -231,6 +231,7 @@ impl<'a, T: Pod, const N: usize> ArrayViewMut<'a, T, N> {
 }
 
 // SAFETY (of both): a pointer, and a structure of numbers.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Pod, const N: usize> Param for ArrayView<'static, T, N> {
     type Head = *const T;
     type Tail = Layout<N>;
@@ -243,6 +244,7 @@ unsafe impl<T: Pod, const N: usize> Param for ArrayView<'static, T, N> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Pod, const N: usize> Param for ArrayViewMut<'static, T, N> {
     type Head = *mut T;
     type Tail = Layout<N>;

@@ -7,7 +7,7 @@ use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use device_test_kernels::memory::{
     Affine, BLOCK, Motion, compound_parameters, copy_points, copy_vectors, equal_words, increment_vectors, parameters,
-    reverse_dynamic, reverse_static, tables, two_arrays, unchecked_copy,
+    reverse_dynamic, reverse_generic, reverse_static, tables, two_arrays, unchecked_copy,
 };
 use device_tests::{device, download, upload, zeros};
 use warpsmith::{Element, LaunchConfig};
@@ -40,6 +40,28 @@ fn static_shared_memory() {
         .chain((0..n).map(|t| t % 256))
         .collect();
     assert_eq!(download(&out), expected);
+}
+
+#[test]
+fn static_shared_memory_of_a_generic_kernel() {
+    fn check<T: Element + PartialEq + Debug, const PART: usize>(value: impl Fn(usize) -> T)
+    where
+        reverse_generic<T, PART>: SafeKernel<Params = (SliceMut<'static, T>, SliceMut<'static, u32>)>,
+    {
+        let device = device();
+        let x: Vec<T> = (0..3 * PART).map(value).collect();
+        let (mut data, mut lengths) = (upload(&device, &x), zeros::<u32>(&device, 3));
+        device
+            .default_stream()
+            .launch::<reverse_generic<T, PART>>(&LaunchConfig::new(3, PART as u32), (&mut data, &mut lengths))
+            .unwrap();
+        assert_eq!(download(&data), reversed_in(&x, PART));
+        assert_eq!(download(&lengths), [BLOCK as u32; 3]);
+    }
+    check::<u8, 64>(|i| (i * 7) as u8);
+    check::<u8, 256>(|i| (i * 7) as u8);
+    check::<f64, 64>(|i| i as f64);
+    check::<f64, 256>(|i| i as f64);
 }
 
 fn check_dynamic<T: Element + PartialEq + Debug>(value: impl Fn(usize) -> T, bytes: usize)

@@ -18,6 +18,17 @@ pub fn reverse_static(data: SliceMut<'_, u64>) {
     data.set(i, tile.get(BLOCK - 1 - t));
 }
 
+/// Reverses each block's part of `PART` elements through static shared memory with room for any type and length.
+#[kernel(T = [u8, f64], PART = [64, 256], max_threads = PART)]
+pub fn reverse_generic<T: Pod, const PART: usize>(data: SliceMut<'_, T>, lengths: SliceMut<'_, u32>) {
+    let tile = shared_array![T as u64; BLOCK];
+    let (t, i) = (thread::thread_idx_x() as usize, thread::index_1d());
+    tile.set(t, data.get(i));
+    thread::sync_threads();
+    data.set(i, tile.get(PART - 1 - t));
+    lengths.set(thread::block_idx_x() as usize, tile.len() as u32);
+}
+
 /// Reverses each block's part through dynamic shared memory, and writes how many elements that has.
 #[kernel(T = [u8, u16, f32, f64])]
 pub fn reverse_dynamic<T: Pod>(data: SliceMut<'_, T>, lengths: SliceMut<'_, u32>) {
