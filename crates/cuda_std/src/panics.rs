@@ -243,7 +243,9 @@ mod host {
     use super::*;
 
     /// What stands for a number in a message, and what is written in its place.
-    const PLACES: [(&str, fn(i64) -> String); 3] = [
+    type Place = (&'static str, fn(i64) -> String);
+
+    const PLACES: [Place; 3] = [
         ("{}", |number| number.to_string()),
         ("{u}", |number| (number as u64).to_string()),
         ("{iu}", |number| match number {
