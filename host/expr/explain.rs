@@ -32,8 +32,9 @@ impl<T: Value, D: Dimension> Expr<'_, T, D> {
     ///
     /// Rows that a reduction goes through are read "at once" where threads keep them in registers, "in a loop" where they read them
     /// anew for each pass, and "partly at once" where they keep what they have registers for; with shared memory in place of the
-    /// loop, where the device has room, rows are "in shared memory", or "partly". More than 1024 threads each are those "of a cluster"
-    /// of blocks where the GPU has clusters; elsewhere the threads of one block are several of them, one after another.
+    /// loop, where the device has room, rows are "in shared memory", or "partly". The threads of long rows, 1024 that have all of one
+    /// at once or more, are those "of a cluster" of blocks where the GPU has clusters; elsewhere a block has all of 1024, and of more
+    /// each of its threads is several of them, one after another.
     ///
     /// # Errors
     ///
@@ -312,6 +313,9 @@ mod tests {
         let device = Device::simulator();
         for (len, has_clusters, how) in [
             (16_384, true, "by 512 threads each, at once"),
+            (16_388, true, "by 1024 threads each, of a cluster of 2 blocks, at once"),
+            (32_768, true, "by 1024 threads each, of a cluster of 2 blocks, at once"),
+            (32_768, false, "by 1024 threads each, at once"),
             (40_000, true, "by 2048 threads each, of a cluster of 4 blocks, at once"),
             (70_004, true, "by 4096 threads each, of a cluster of 8 blocks, at once"),
             (40_000, false, "by 2048 threads each, partly in shared memory"),

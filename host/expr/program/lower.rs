@@ -182,9 +182,19 @@ impl<'s, 'a> Reducing<'s, 'a> {
 
     /// The bytes that an element of a row reads.
     pub(in crate::expr) fn bytes(&self) -> usize {
+        self.sizes().sum()
+    }
+
+    /// Whether all that an element of a row reads is words, or longer.
+    pub(in crate::expr) fn reads_words(&self) -> bool {
+        self.sizes().all(|bytes| bytes >= 4)
+    }
+
+    /// The bytes of each input of which a row has many elements.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
         let inputs = self.steps.program.inputs.iter().zip(&self.reduced.strides);
         let along = inputs.filter(|(_, strides)| strides.iter().any(|&stride| stride != 0));
-        along.map(|(input, _)| input.ty.bytes()).sum()
+        along.map(|(input, _)| input.ty.bytes())
     }
 
     /// Whether each step differs along a row.
@@ -234,14 +244,14 @@ impl<'s, 'a> Reducing<'s, 'a> {
     /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.
     pub(in crate::expr) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
         let (row_len, step) = (self.row_len(), form.step());
-        let blocks_log2 = self.blocks_log2(form);
         self.steps.program.reduce = Some(Reduce {
             form,
             is_row: self.is_row,
             in_parts: parts.0 > 1,
             is_whole: row_len.is_multiple_of(step) && (parts.0 == 1 || parts.1.is_multiple_of(step)),
             is_stashed: false,
-            blocks_log2,
+            blocks_log2: 0,
+            skips_last: false,
         });
         let axes = match form {
             Form::Rows { .. } => vec![self.rows, self.reduced],
@@ -251,6 +261,7 @@ impl<'s, 'a> Reducing<'s, 'a> {
             parts,
             ..self.steps.finish(axes, outputs)
         };
+        lowered.suit_clusters();
         lowered.suit_shared_memory();
         lowered
     }

@@ -132,6 +132,9 @@ pub(crate) struct Reduce {
     pub is_stashed: bool,
     /// The blocks that share a row, as a power of two: a cluster, which has all of it in registers.
     pub blocks_log2: u8,
+    /// Whether at most half of those blocks' threads have elements of a row in the last of their groups, so that warps that have none go
+    /// past it.
+    pub skips_last: bool,
 }
 
 impl Reduce {
@@ -184,9 +187,9 @@ pub(crate) enum Form {
     /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
     /// turn: the first `held` of them in registers, which are read once, and those behind them `looped` at a time in a loop,
     /// read in each pass. Without a loop, where that is 0, there are no more, nor fewer if the thread has all that it could; else
-    /// `held` is a multiple of it. More threads than a block has are those of a cluster's blocks; where the GPU has no clusters, one
-    /// block stands for them in [rounds](Reduce::rounds): in its first round all of its groups are in registers, if any are, and in
-    /// the others they are read in a loop.
+    /// `held` is a multiple of it. More threads than a block has are those of a cluster's blocks, as those of the largest block may
+    /// be; where the GPU has no clusters, one block stands for them in [rounds](Reduce::rounds): in its first round all of its groups
+    /// are in registers, if any are, and in the others they are read in a loop.
     Rows { lanes_log2: u8, held: u8, looped: u8 },
     /// Rows lie along the first axis, and `1 << across_log2` threads, of a warp, a part of one or several, have rows that are
     /// neighbours along the last one. Of `1 << lanes_log2` threads each has so many elements of them at a time, or, if they are

@@ -568,6 +568,7 @@ mod tests {
             is_whole: true,
             is_stashed: false,
             blocks_log2: 0,
+            skips_last: false,
         };
         let whole = Parts {
             count: 1,

@@ -17,6 +17,7 @@
 mod cluster;
 mod columns;
 mod held;
+mod parts;
 mod rounds;
 mod rows;
 mod stash;

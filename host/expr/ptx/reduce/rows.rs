@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows along the last axis: by a warp or a part of one, by a block, or by the blocks of a cluster.
 
+use super::parts::{assign, own_registers};
 use super::stash::Stash;
 use super::{Folding, Numbers, SHARED, both};
-use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
-use crate::expr::program::{GROUP, WARP_LOG2, Words};
+use crate::expr::program::{GROUP, WARP_LOG2};
 use crate::expr::ptx::arguments::rows_of_block;
 use crate::expr::ptx::order::Axis;
 use crate::expr::ptx::steps::{Elements, Row, Span, Values, element};
@@ -16,13 +16,13 @@ pub(super) struct Place {
     pub row: Row,
     /// The number of the row, and whether there is one; without a predicate there is.
     number: Register,
-    exists: Option<Register>,
+    pub exists: Option<Register>,
     /// Whether the thread stores the row's numbers.
     stores: Register,
     /// The thread among those of the row.
     pub lane: Register,
     /// Where its part begins and ends.
-    begin: Register,
+    pub begin: Register,
     pub end: Register,
     /// Where those begin that are not in registers, and where they are from pass to pass.
     pub behind: Register,
@@ -31,24 +31,6 @@ pub(super) struct Place {
     /// The rounds whose elements are in registers.
     pub first_round: usize,
     stash: Option<Stash>,
-}
-
-/// Some of a thread's elements, where it has all of them at once.
-struct Part {
-    spans: Vec<Span>,
-    /// What has been computed of them, and of the row.
-    values: Values,
-}
-
-impl Part {
-    /// Takes over what has been computed of the row.
-    fn add(&mut self, of_row: &Values) {
-        for (own, of_row) in self.values.iter_mut().zip(of_row) {
-            if own.is_empty() {
-                own.clone_from(of_row);
-            }
-        }
-    }
 }
 
 impl Folding<'_> {
@@ -166,36 +148,6 @@ impl Folding<'_> {
         }
     }
 
-    /// The groups that a thread has in registers, which are all if there is none behind them.
-    fn parts(&self, place: &Place, groups: (usize, u8), are_all: bool, writer: &mut Writer) -> Vec<Part> {
-        // Fewer groups would not be enough: none but the last goes beyond the row. The loads of those that may have to know, each
-        // in its turn, where they are, and ptxas lets each wait for the one before when it has no registers for that.
-        let ragged = groups.0 - usize::from(are_all && !self.reduce.is_whole);
-        let spans = self.spans(place, place.begin, groups, ragged, writer);
-        // What is only combined, and what later passes read, is in no register any more when the next groups have their turn.
-        let Words { kept, late, late_bytes } = self.words(place);
-        let room = MOST_WITH_LATE.saturating_sub(groups.0 * GROUP * kept);
-        let most = match late >= MANY_LATE {
-            true => (LATE_BYTES / (GROUP * late_bytes)).max(1),
-            false => GROUPS,
-        };
-        let at_a_time = room
-            .checked_div(GROUP * late)
-            .map_or(GROUPS, |groups| groups.clamp(1, most));
-        let of_part = spans.len() / groups.0 * at_a_time;
-        let part = |spans: &[Span]| Part {
-            spans: spans.to_vec(),
-            values: vec![Vec::new(); self.kernel.program.steps.len()],
-        };
-        spans.chunks(of_part).map(part).collect()
-    }
-
-    fn words(&self, place: &Place) -> Words {
-        let program = self.kernel.program;
-        let stored: Vec<_> = self.outputs(false).map(|output| program.outputs[output]).collect();
-        program.words(&self.kernel.elements_of(&place.row, &[]).varying(), &stored)
-    }
-
     /// Whether all threads have elements of so many groups, again and again.
     pub(super) fn is_whole(&self, groups: usize) -> bool {
         let step = self.reduce.form.lanes() * groups;
@@ -242,44 +194,13 @@ impl Folding<'_> {
         spans
     }
 
-    /// Combines the elements that are in registers all at once, `parts` of them computed one after another, with the folds'
-    /// chains; stores the outputs that have one number for each element. What the first pass reads is in flight together, and
-    /// stays; what later ones read, each part reads in its turn.
-    fn at_once(
+    /// Which steps a pass needs for each element, and which for the row.
+    pub(super) fn needed_of_elements(
         &self,
         place: &Place,
-        (parts, pass): (&mut [Part], u8),
-        (folds, chains): (&[usize], &mut [[Numbers; GROUP]]),
+        folds: &[usize],
         elements: &[usize],
-        values: &mut Values,
-        writer: &mut Writer,
-    ) -> Result<(), Malformed> {
-        let of_row = self.kernel.elements_of(&place.row, &[]);
-        let (own, uniform) = self.needed_of_elements(place, folds, elements);
-        let inputs_of_row = of_row.load_wanted(&uniform, values, writer);
-        let load = |part: &Part, writer: &mut Writer| {
-            let elements = self.kernel.elements_of(&place.row, &part.spans);
-            elements.load_wanted(&own, &part.values, writer)
-        };
-        // The first ones while the row's own numbers are computed.
-        let ahead = if pass == 0 { parts.len() } else { 1 };
-        let mut loaded: Vec<_> = parts[..ahead].iter().map(|part| load(part, writer)).collect();
-        of_row.compute_loaded(&uniform, &inputs_of_row, values, writer)?;
-        for (number, part) in parts.iter_mut().enumerate() {
-            if number >= ahead {
-                loaded.push(load(part, writer));
-            }
-            part.add(values);
-            let of_part = self.kernel.elements_of(&place.row, &part.spans);
-            of_part.compute_loaded(&own, &loaded[number], &mut part.values, writer)?;
-            self.accumulate(folds, &part.spans, &part.values, chains, writer)?;
-            self.store_elements((&place.row, place.exists), &part.spans, elements, &part.values, writer);
-        }
-        Ok(())
-    }
-
-    /// Which steps a pass needs for each element, and which for the row.
-    fn needed_of_elements(&self, place: &Place, folds: &[usize], elements: &[usize]) -> (Vec<bool>, Vec<bool>) {
+    ) -> (Vec<bool>, Vec<bool>) {
         let needed = self.needed_in_pass(folds, elements);
         let varies = self.kernel.elements_of(&place.row, &[]).varying();
         let those = |is_varying: bool| {
@@ -305,13 +226,7 @@ impl Folding<'_> {
         self.kernel
             .elements_of(&place.row, &[])
             .compute(&uniform, values, writer)?;
-        // Registers of their own, which the loop changes.
-        for number in chains.iter_mut().flatten().flatten() {
-            *number = match number.bits() {
-                64 => writer.new_double("mov.b64", *number),
-                _ => writer.new_word("mov.b32", *number),
-            };
-        }
+        own_registers(chains, writer);
         let start = writer.new_word("mov.b32", place.behind);
         let stash = place.stash.as_ref();
         writer.mark(format_args!("$pass_{pass}:"));
@@ -329,10 +244,7 @@ impl Folding<'_> {
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
         self.store_elements((&place.row, place.exists), &spans, elements, &of_elements, writer);
-        let both = chains.iter().zip(&combined).flat_map(|(to, from)| to.iter().zip(from));
-        for (to, from) in both.flat_map(|(to, from)| to.iter().zip(from)) {
-            writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
-        }
+        assign(chains, &combined, writer);
         match stash.zip(at) {
             Some((stash, at)) => stash.step(start, at, (groups, lanes_log2), writer),
             None => {
@@ -346,7 +258,7 @@ impl Folding<'_> {
     }
 
     /// Combines the elements of the spans with the chains, each with that of its place in the group.
-    fn accumulate(
+    pub(super) fn accumulate(
         &self,
         folds: &[usize],
         spans: &[Span],
@@ -414,10 +326,3 @@ impl Folding<'_> {
         Ok(())
     }
 }
-
-/// So many arrays that a later pass reads, as a norm's weights and biases, are in registers of a few groups at a time, with so many
-/// bytes of them, at least of one group: a multiprocessor has room for more threads then, which have so much more of their rows on its
-/// way. Layer norm on an H200, 2^26 `f32` in rows of 4096: 32 registers for 39, 125.9 µs for 133.5; of `bf16` in rows of 8192 40 for 46,
-/// 72.3 for 87.8. Of one such array more groups wait together.
-const MANY_LATE: usize = 2;
-const LATE_BYTES: usize = 32;

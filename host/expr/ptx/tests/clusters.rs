@@ -6,7 +6,8 @@ use std::cell::Cell;
 
 use ndarray::{Axis, s};
 
-use super::emulated::{numbers, softmax, twice};
+use super::emulated::{numbers, programs, softmax, twice};
+use crate::expr::program::Program;
 use crate::{DeviceArray, Result, Stream};
 
 thread_local! {
@@ -30,7 +31,7 @@ pub(in crate::expr) fn with_clusters<R>(has_clusters: bool, run: impl FnOnce() -
 /// Of lengths around those from which on there are more threads; by vectors and not, of whole steps and not, of no whole groups; of one
 /// array and several, with numbers of rows beside elements.
 pub(super) fn long_rows(stream: &Stream) -> Result<()> {
-    for len in [32_772, 40_000, 65_536, 65_540] {
+    for len in [16_388, 32_772, 40_000, 65_536, 65_540] {
         softmax(&numbers(stream, [1, 1, len])?.expr(), 2).eval()?;
     }
     let x = numbers(stream, [1, 2, 33_005])?;
@@ -42,6 +43,8 @@ pub(super) fn long_rows(stream: &Stream) -> Result<()> {
     x.expr().variance_axis(Axis(2), 0).eval()?;
     let narrow = numbers(stream, [1, 1, 33_001])?.expr().cast::<crate::f16>().eval()?;
     narrow.expr().softmax(Axis(2)).eval()?;
+    let wide = numbers(stream, [1, 1, 16_388])?.expr().cast::<f64>().eval()?;
+    wide.expr().softmax(Axis(2)).eval()?;
     let logits = numbers(stream, [1, 2, 18_000])?;
     let labels = DeviceArray::from_ndarray(stream, &ndarray::array![[17_000, -1]])?;
     logits.expr().cross_entropy_with_gradient(Axis(2), &labels, 1.0)?;
@@ -51,6 +54,87 @@ pub(super) fn long_rows(stream: &Stream) -> Result<()> {
 #[test]
 fn blocks_share_long_rows() {
     assert!(twice(long_rows) > 40);
+}
+
+/// Where a thread has room for few elements because each has many functions, its block has shared memory for the row; but not for short
+/// elements, which it would read in loops.
+#[test]
+fn rows_of_many_functions_are_by_a_block_with_shared_memory() {
+    let gradient = |stream: &Stream| {
+        let logits = numbers(stream, [1, 2, 18_000])?;
+        let labels = DeviceArray::from_ndarray(stream, &ndarray::array![[17_000, -1]])?;
+        logits.expr().cross_entropy_backward(Axis(2), &labels, 1.0).eval()?;
+        Ok(())
+    };
+    let narrow_gradient = |stream: &Stream| {
+        let logits = numbers(stream, [1, 2, 18_000])?.expr().cast::<crate::bf16>().eval()?;
+        let labels = DeviceArray::from_ndarray(stream, &ndarray::array![[17_000, -1]])?;
+        logits.expr().cross_entropy_backward(Axis(2), &labels, 1.0).eval()?;
+        Ok(())
+    };
+    let is_stashed = |program: &Program| program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed);
+    let has_cluster = |program: &Program| program.reduce.as_ref().is_some_and(|reduce| reduce.blocks_log2 > 0);
+    for (programs, is_by_block) in [(programs(gradient), true), (programs(narrow_gradient), false)] {
+        assert_eq!(programs.iter().any(is_stashed), is_by_block, "{programs:?}");
+        assert_eq!(programs.iter().any(has_cluster), !is_by_block, "{programs:?}");
+    }
+}
+
+/// Of two words an element a block stays one, and where elements are only combined, and where single ones are read.
+#[test]
+fn two_blocks_share_rows_of_one_word_an_element() {
+    let blocks = |compute: &dyn Fn(&Stream) -> Result<()>| {
+        let programs = programs(compute);
+        programs
+            .iter()
+            .filter_map(|program| program.reduce.as_ref())
+            .map(|reduce| reduce.blocks_log2)
+            .max()
+    };
+    let x = |stream: &Stream, len| numbers(stream, [1, 1, len]);
+    assert_eq!(
+        blocks(&|stream| softmax(&x(stream, 16_388)?.expr(), 2).eval().map(drop)),
+        Some(1)
+    );
+    assert_eq!(
+        blocks(&|stream| softmax(&x(stream, 16_387)?.expr(), 2).eval().map(drop)),
+        Some(0)
+    );
+    assert_eq!(
+        blocks(&|stream| x(stream, 16_388)?.expr().sum_axis(Axis(2)).eval().map(drop)),
+        Some(0)
+    );
+    let wide = |stream: &Stream| {
+        x(stream, 16_384)?
+            .expr()
+            .cast::<f64>()
+            .eval()?
+            .expr()
+            .softmax(Axis(2))
+            .eval()
+            .map(drop)
+    };
+    assert_eq!(blocks(&wide), Some(0));
+}
+
+/// Warps go past their threads' last groups where at most half of them have any: whichever warps those are, the bits are the same.
+#[test]
+fn warps_go_past_what_a_row_has_not() {
+    let step = 4 * 1024;
+    for (len, skips) in [
+        (4 * step + 4, true),
+        (4 * step + step / 2, true),
+        (4 * step + step / 2 + 4, false),
+        (5 * step, false),
+    ] {
+        let softmax = |stream: &Stream| {
+            softmax(&numbers(stream, [1, 1, len])?.expr(), 2).eval()?;
+            Ok(())
+        };
+        let skipping = |program: &Program| program.reduce.as_ref().is_some_and(|reduce| reduce.skips_last);
+        assert_eq!(programs(softmax).iter().any(skipping), skips, "{len}");
+        assert!(twice(softmax) > 0);
+    }
 }
 
 #[test]
