@@ -69,7 +69,10 @@ fn rows_of_many_functions_are_by_a_block_with_shared_memory() {
     let narrow_gradient = |stream: &Stream| {
         let logits = numbers(stream, [1, 2, 18_000])?.expr().cast::<crate::bf16>().eval()?;
         let labels = DeviceArray::from_ndarray(stream, &ndarray::array![[17_000, -1]])?;
-        logits.expr().cross_entropy_backward(Axis(2), &labels, 1.0).eval()?;
+        logits
+            .expr()
+            .cross_entropy_backward(Axis(2), &labels, crate::bf16::ONE)
+            .eval()?;
         Ok(())
     };
     let is_stashed = |program: &Program| program.reduce.as_ref().is_some_and(|reduce| reduce.is_stashed);
