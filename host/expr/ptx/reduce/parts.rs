@@ -69,7 +69,7 @@ impl Folding<'_> {
     fn is_past(&self, place: &Place, (groups, lanes_log2): (usize, u8), writer: &mut Writer) -> Register {
         let first = writer.new_word("and.b32", format_args!("{}, {}", place.lane, !0u32 << WARP_LOG2));
         let own = writer.new_word("mad.lo.s32", format_args!("{first}, {GROUP}, {}", place.begin));
-        let offset = (groups - 1 << lanes_log2) * GROUP;
+        let offset = ((groups - 1) << lanes_log2) * GROUP;
         let column = writer.new_word("add.s32", format_args!("{own}, {offset}"));
         writer.new_predicate("setp.ge.u32", format_args!("{column}, {}", place.end))
     }
