@@ -113,7 +113,8 @@ impl<T: Half, const D: usize> Block<T, D> {
         let head = self.tile.batch * shape.heads + self.tile.head;
         let first = self.sequence.first_query as usize + head as usize * shape.queries as usize;
         let row_of_warp = self.tile.row + warp_row;
-        let mut factors = [None; 4];
+        // 0 of a query that sees no key.
+        let mut factors = [0.0; 4];
         unroll!(4, line => {
             let sum = rows.sum[line];
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
@@ -123,9 +124,9 @@ impl<T: Half, const D: usize> Block<T, D> {
             if row < self.sequence.queries && lane.is_multiple_of(4) && at < log_sums.len() {
                 log_sums.set(at, (rows.max[line] + Float::log2(sum)) * core::f32::consts::LN_2);
             }
-            factors[line] = if sum == 0.0 { None } else { Some(1.0 / sum) };
+            factors[line] = if sum == 0.0 { 0.0 } else { 1.0 / sum };
         });
-        let of = |line: usize, sum: f32| factors[line].map_or(0.0, |factor| sum * factor);
+        let of = |line: usize, sum: f32| if factors[line] == 0.0 { 0.0 } else { sum * factors[line] };
         let own = warp_row * Self::LINE;
         let lines = (
             first + row_of_warp as usize,
