@@ -102,7 +102,7 @@ fn errors_name_index_and_length() {
     assert_eq!(message(&|| _ = slice().get(1000)), index("a SliceMut", 96, 1000));
     assert_eq!(
         message(&|| _ = slice().atomic(usize::MAX)),
-        "index out of bounds of a SliceMut: the len is 96 but the index is -1",
+        "index out of bounds of a SliceMut: the len is 96 but the index is -1 (or 18446744073709551615 of u64)",
         "as it was computed, if it wrapped around"
     );
     assert_eq!(message(&|| _ = input().get(96)), index("a Slice", 96, 96));

@@ -115,7 +115,7 @@ macro_rules! check_bounds {
             let message = concat!(
                 "index out of bounds of ",
                 $what,
-                ": the len is {u} but the index is {u}"
+                ": the len is {u} but the index is {iu}"
             );
             $crate::panics::panic_with(message, [$len as i64, $index as i64]);
         }
