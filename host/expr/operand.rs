@@ -18,7 +18,7 @@ use crate::view::{DeviceView, DeviceViewMut};
 /// An array by value is the expression's own, and goes when that does.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand beside elements of type `{T}` in an expression",
-    note = "wanted: an expression, an array or a view, or a reference to one, of `{T}` or of a type that has one together with it, \
+    note = "wanted: an expression, a `DeviceArray` or a `DeviceView`, or a reference to an array or a view, of `{T}` or of a type that has one together with it, \
             or a number of type `{T}`"
 )]
 pub trait Operand<'a, T> {
@@ -35,7 +35,7 @@ pub trait Operand<'a, T> {
 /// `&DeviceViewMut` or `&DeviceArrayRef`, or one number. Of what type a number is it has to say itself: `0.0` is an `f64`, and `0` an `i32`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no expression",
-    note = "wanted: an expression, an array or a view, a reference to one, or a number"
+    note = "wanted: an expression, a `DeviceArray` or a `DeviceView`, a reference to an array or a view, or a number"
 )]
 pub trait IntoExpr<'a> {
     /// The type of the elements.

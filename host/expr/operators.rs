@@ -41,7 +41,7 @@ pub struct Operator(Binary);
 /// operand says for how long there is an expression of both.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand beside elements of type `{T}` in an expression",
-    note = "wanted: an expression, an array or a view, or a reference to one, of `{T}` or of a type that has one together with it, \
+    note = "wanted: an expression, a `DeviceArray` or a `DeviceView`, or a reference to an array or a view, of `{T}` or of a type that has one together with it, \
             or a number of type `{T}`"
 )]
 pub trait Behind<T> {

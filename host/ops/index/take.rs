@@ -45,8 +45,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     #[doc(alias = "index_select")]
     pub fn take<'i>(&self, axis: Axis, indices: impl Indices<'i>) -> Result<DeviceArray<T, D>> {
         self.layout.check_axis("take", axis.index())?;
-        let mut out = DeviceArray::uninit(self.stream(), self.taken(axis.index(), indices.count()))?;
-        self.take_into(axis, indices, &mut out)?;
+        check_indices("take", self.shape(), axis.index(), indices.count())?;
+        let dim = self.taken(axis.index(), indices.count());
+        // Ahead of the allocation: a wrong index is told as what it is, however many there are.
+        let indices = indices.on_device("take", self.stream(), self.shape()[axis.index()])?;
+        let mut out = DeviceArray::uninit(self.stream(), dim)?;
+        take(self, axis.index(), &indices, &mut out)?;
         Ok(out)
     }
 
