@@ -323,7 +323,7 @@ mod tests {
             (70_004, false, "by 4096 threads each, partly at once"),
             (262_144, false, "by 8192 threads each, in a loop"),
         ] {
-            let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (1, len))?;
+            let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (16, len))?;
             let text = with_clusters(has_clusters, || x.expr().softmax(Axis(1)).explain())?;
             assert!(text.contains(&format!("{how}, ")), "{len}: {text}");
         }

@@ -22,7 +22,7 @@ use crate::expr::graph::parts::without;
 use crate::expr::graph::problem::Problem;
 use crate::expr::graph::{Node, Part, cast, check_axes, repeated, ternary, unary};
 use crate::expr::operand::Operand;
-use crate::expr::plan::{MOST_CLUSTER_WORDS, MOST_WORDS, may_be_held, shares_rows};
+use crate::expr::plan::{MOST_WORDS, longest_of_cluster, may_be_held, shares_rows};
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 
@@ -232,8 +232,12 @@ pub(super) const OF_HALVES: usize = 2 * MOST_WORDS;
 /// The longest rows, of these numbers along these axes, whose largest number and sum have passes of their own where elements are
 /// wanted too: those that a cluster has room for.
 fn longest(x: &Number<'_>, axes: &[usize]) -> usize {
+    let first = x.shape.len() - axes.len();
+    let are_last = axes.iter().all(|&axis| axis >= first);
     match x.ty {
-        ty if shares_rows(count(x, axes), ty.bytes()) => MOST_CLUSTER_WORDS,
+        ty if are_last && shares_rows(count(x, axes), ty.bytes()) => {
+            longest_of_cluster(x.shape[..first].iter().product())
+        }
         ScalarType::F32 => OF_HALVES,
         _ => OF_SUMS,
     }

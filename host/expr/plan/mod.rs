@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(in crate::expr) use self::across::may_be_held;
 use self::across::{FEW_COLUMNS, LEAST_COLUMNS, by_columns, held_across, held_once};
 use self::clusters::by_cluster;
-pub(in crate::expr) use self::clusters::{MOST_CLUSTER_WORDS, shares_rows};
+pub(in crate::expr) use self::clusters::{longest_of_cluster, shares_rows};
 use self::common::with_common_parts;
 use self::long::{MOST, cut, weights};
 use self::materialize::materialize;
@@ -456,8 +456,8 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
     let is_counted = reducing.has_one_axis_of_rows() || len.saturating_mul(reducing.rows()) <= ptx::MOST;
     let form = at_once(reducing, MOST_LANES_LOG2).or_else(|| by_cluster(reducing));
     let form = form.unwrap_or_else(|| longer(reducing));
-    // Blocks that share a row keep as much of the GPU busy as several kernels would.
-    let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS || form.has_cluster();
+    let is_shared = form.has_cluster() && len <= longest_of_cluster(reducing.rows());
+    let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS || is_shared;
     Some(form).filter(|_| !is_far && is_busy && is_counted && len <= ptx::MOST)
 }
 

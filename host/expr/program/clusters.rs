@@ -20,8 +20,11 @@ const MOST_BLOCKS_LOG2: u8 = 3;
 /// eight share a row.
 const LEAST_MULTIPROCESSORS: u32 = 32;
 
+/// The first driver that takes PTX which knows clusters, by its CUDA version.
+const DRIVER: (u32, u32) = (12, 0);
+
 /// The most threads of a row, as a power of two: of the most blocks of a cluster, which are as large as they can be.
-pub(in crate::expr) const MOST_LANES_LOG2: u8 = MOST_BLOCKS_LOG2 + 10;
+pub(in crate::expr) const MOST_LANES_OF_CLUSTER_LOG2: u8 = MOST_BLOCKS_LOG2 + 10;
 
 impl Lowered<'_> {
     /// Says of the program how many blocks share a row: several where all of it is in registers and no block has room for it, or
@@ -73,7 +76,11 @@ fn has_clusters(array: &Array<'_>) -> bool {
         // The simulated GPU has them in tests, which run kernels' texts too, but in some of them.
         #[cfg(test)]
         None => ptx::has_clusters_in_tests(),
-        Some(capability) => capability >= ptx::CLUSTERS.0 && device.multiprocessors >= LEAST_MULTIPROCESSORS,
+        Some(capability) => {
+            capability >= ptx::CLUSTERS.0
+                && device.multiprocessors >= LEAST_MULTIPROCESSORS
+                && device.driver_version >= Some(DRIVER)
+        }
         #[cfg(not(test))]
         None => false,
     }

@@ -3,7 +3,7 @@
 //!
 //! What is combined with what is as it would be without, so that a program gives the same bits where there is no such memory.
 
-use super::clusters::MOST_LANES_LOG2;
+use super::clusters::MOST_LANES_OF_CLUSTER_LOG2;
 use super::lower::Lowered;
 use super::{Form, GROUP, MOST_WARPS_LOG2, Program};
 use crate::expr::graph::Array;
@@ -14,7 +14,7 @@ use crate::expr::ptx;
 #[cfg(test)]
 const ROOM_IN_TESTS: usize = 160 << 10;
 
-/// Bytes for a number of each warp.
+/// Bytes for a number of each warp, of one round.
 const OF_WARPS: usize = 8 << MOST_WARPS_LOG2;
 
 impl Lowered<'_> {
@@ -39,7 +39,9 @@ impl Lowered<'_> {
         let has_vectors = self.lengths[self.lengths.len() - 1].is_multiple_of(GROUP);
         let form = self.program.reduce.as_ref().map(|reduce| reduce.form);
         form.is_some_and(|form| match form {
-            Form::Rows { lanes_log2, .. } if form.has_cluster() => has_vectors && lanes_log2 < MOST_LANES_LOG2,
+            Form::Rows { lanes_log2, .. } if form.has_cluster() => {
+                has_vectors && lanes_log2 < MOST_LANES_OF_CLUSTER_LOG2
+            }
             Form::Rows { looped, .. } => looped == 0,
             Form::Columns { .. } => false,
         })
@@ -53,13 +55,14 @@ impl Lowered<'_> {
         let bytes = |input: usize| program.inputs[input].ty.bytes();
         let first = bytes(*again.first()?);
         let is_alike = again.iter().all(|&input| bytes(input) == first);
-        let least = match program.reduce.as_ref()?.form {
+        let reduce = program.reduce.as_ref()?;
+        let least = match reduce.form {
             Form::Rows { held: 0, .. } => WORD,
             _ => WORD / ptx::vector_len(program),
         };
         let numbers: usize = program.folds.iter().map(|fold| fold.combine.types.len()).sum();
         let len = stash_len(program, self.lengths[self.lengths.len() - 1])?;
-        (is_alike && first >= least && self.parts.0 == 1).then_some(len + numbers * OF_WARPS)
+        (is_alike && first >= least && self.parts.0 == 1).then_some(len + numbers * OF_WARPS * reduce.rounds())
     }
 }
 

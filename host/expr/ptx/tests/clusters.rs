@@ -31,9 +31,12 @@ pub(in crate::expr) fn with_clusters<R>(has_clusters: bool, run: impl FnOnce() -
 /// Of lengths around those from which on there are more threads; by vectors and not, of whole steps and not, of no whole groups; of one
 /// array and several, with numbers of rows beside elements.
 pub(super) fn long_rows(stream: &Stream) -> Result<()> {
-    for len in [16_388, 32_772, 40_000, 65_536, 65_540] {
+    for len in [16_388, 32_772, 40_000, 65_536] {
         softmax(&numbers(stream, [1, 1, len])?.expr(), 2).eval()?;
     }
+    // Of 4096 threads.
+    let wide = numbers(stream, [1, 1, 33_000])?.expr().cast::<f64>().eval()?;
+    wide.expr().softmax(Axis(2)).eval()?;
     let x = numbers(stream, [1, 2, 33_005])?;
     let x = x.slice(s![.., .., 1..])?;
     x.expr().log_softmax(Axis(2)).eval()?;
@@ -48,6 +51,39 @@ pub(super) fn long_rows(stream: &Stream) -> Result<()> {
     let logits = numbers(stream, [1, 2, 18_000])?;
     let labels = DeviceArray::from_ndarray(stream, &ndarray::array![[17_000, -1]])?;
     logits.expr().cross_entropy_with_gradient(Axis(2), &labels, 1.0)?;
+    Ok(())
+}
+
+/// Of the most threads, which there are of 16 rows and more.
+pub(super) fn longest_rows(stream: &Stream) -> Result<()> {
+    for len in [131_076, 200_000] {
+        let x = numbers(stream, [1, 16, len])?;
+        softmax(&x.expr(), 2).eval()?;
+        x.expr().cast::<crate::f16>().log_softmax(Axis(2)).eval()?;
+    }
+    let wide = numbers(stream, [1, 16, 70_000])?.expr().cast::<f64>().eval()?;
+    wide.expr().softmax(Axis(2)).eval()?;
+    Ok(())
+}
+
+/// What kernels an expression of so many sums of long rows is said to have, of short elements: of others a block has the rows.
+fn of_sums(sums: usize) -> Result<String> {
+    let device = crate::Device::simulator();
+    let x = numbers(device.default_stream(), [1, 1, 20_000])?;
+    let x = x.expr().cast::<half::bf16>().eval()?;
+    let x = x.expr().cast::<f32>();
+    let mut all = x.clone();
+    for number in 0..sums {
+        all = all - (&x * number as f32).sum_axis(Axis(2)).insert_axis(Axis(2));
+    }
+    all.explain()
+}
+
+#[test]
+fn rows_of_many_numbers_have_room_for_them() -> Result<()> {
+    let (few, many) = (of_sums(20)?, of_sums(30)?);
+    assert!(few.contains("of a cluster of 8 blocks"), "{few}");
+    assert!(!many.contains("of a cluster"), "{many}");
     Ok(())
 }
 

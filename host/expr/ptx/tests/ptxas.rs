@@ -9,7 +9,7 @@ use std::process::Command;
 use ndarray::{Axis, s};
 
 use super::across::held_across;
-use super::clusters::{long_rows, with_clusters};
+use super::clusters::{long_rows, longest_rows, with_clusters};
 use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax, turned_arrays};
 use super::programs::{Random, samples};
 use super::stashed::rows_in_shared_memory;
@@ -155,6 +155,15 @@ fn ptxas_takes_rows_in_shared_memory() {
 #[cfg_attr(sim_only, ignore = "wants device code")]
 fn ptxas_takes_rows_of_clusters() {
     check_library("clusters", &programs(long_rows), 64);
+}
+
+/// The longest of those, and the same where a block is each of several in rounds.
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn ptxas_takes_longest_rows_of_clusters() {
+    let mut all = programs(longest_rows);
+    all.extend(with_clusters(false, || programs(longest_rows)));
+    check_library("longest", &all, 64);
 }
 
 /// Rows side by side in registers, where places of 64 bits beside what is read late are more than a thread of 1024 has registers for.
