@@ -3,7 +3,7 @@
 //! [`tiled::gradients`](crate::attention::tiled::gradients) says; the structure is FlashAttention-2's (T. Dao, 2023), but that nobody adds to what
 //! another adds to, so that the bits are the same each time.
 //!
-//! A block has [`rows`] lines of its own, 16 or 32 for each of its four warps, and walks over [`OTHERS`] others at a time that they have to do with. There
+//! A block has [`rows`] lines of its own, 16 or 32 for each of its four warps, and walks over `OTHERS` others at a time that they have to do with. There
 //! are blocks of two kinds, which go the same way:
 //!
 //! * of keys and values, whose others are queries and their incoming gradients, of all heads that share the keys: they have `dK` and `dV`;
