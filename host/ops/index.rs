@@ -119,6 +119,25 @@ fn inner(shape: &[usize], axis: usize) -> usize {
     shape[axis + 1..].iter().product()
 }
 
+/// The widest word, in bytes, in which a kernel can move parts of so many bytes between these addresses.
+fn widest_word(bytes: usize, addresses: [u64; 2]) -> usize {
+    1 << (16 | bytes | addresses[0] as usize | addresses[1] as usize).trailing_zeros()
+}
+
+/// What a macro of launches has for the unsigned integer of such a [word](widest_word).
+macro_rules! by_word {
+    ($word:expr, $launch:ident) => {
+        match $word {
+            1 => $launch!(u8),
+            2 => $launch!(u16),
+            4 => $launch!(u32),
+            8 => $launch!(u64),
+            _ => $launch!(u128),
+        }
+    };
+}
+use by_word;
+
 /// An error of `operation` if there are indices and nothing that they could name.
 fn check_indices(operation: &'static str, shape: &[usize], axis: usize, indices: usize) -> Result<()> {
     if shape[axis] > 0 || indices == 0 {

@@ -8,7 +8,7 @@ use kernels_gpu::index::{self as kernels, THREADS, TILE};
 use ndarray::{Axis, Dimension, Ix1, Slice, arr0};
 
 use super::super::tiles;
-use super::{Indices, check_indices, inner};
+use super::{Indices, by_word, check_indices, inner, widest_word};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -180,9 +180,9 @@ fn put<T: Element, D: Dimension>(
 ) -> Result<()> {
     let (values, stream) = (values.in_order()?, x.stream().clone());
     let n = x.shape()[axis.index()];
-    // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
+    // What an index names is as many bytes.
     let part = inner(x.shape(), axis.index()) * size_of::<T>();
-    let word = 1usize << (16 | part | x.address() as usize | values.address() as usize).trailing_zeros();
+    let word = widest_word(part, [x.address(), values.address()]);
     let words = x.len() / n * size_of::<T>() * indices.len() / word;
     let (from, mut to) = (Words::<u8>::of(&values), WordsMut::<u8>::of(x));
     macro_rules! launch {
@@ -199,13 +199,7 @@ fn put<T: Element, D: Dimension>(
             stream.launch::<kernels::put<$word>>(&tiles(words, TILE, THREADS), args)
         }};
     }
-    match word {
-        1 => launch!(u8),
-        2 => launch!(u16),
-        4 => launch!(u32),
-        8 => launch!(u64),
-        _ => launch!(u128),
-    }
+    by_word!(word, launch)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use kernels_gpu::index::{self as kernels, THREADS, TILE};
 use ndarray::{Axis, Dimension, Ix1};
 
 use super::super::tiles;
-use super::{Indices, check_indices, inner};
+use super::{Indices, by_word, check_indices, inner, widest_word};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -45,8 +45,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     #[doc(alias = "index_select")]
     pub fn take<'i>(&self, axis: Axis, indices: impl Indices<'i>) -> Result<DeviceArray<T, D>> {
         self.layout.check_axis("take", axis.index())?;
-        check_indices("take", self.shape(), axis.index(), indices.count())?;
-        let dim = self.taken(axis.index(), indices.count());
+        let dim = self.taken(axis.index(), indices.count())?;
         // Ahead of the allocation: a wrong index is told as what it is, however many there are.
         let indices = indices.on_device("take", self.stream(), self.shape()[axis.index()])?;
         let mut out = DeviceArray::uninit(self.stream(), dim)?;
@@ -83,8 +82,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn take_into<'i>(&self, axis: Axis, indices: impl Indices<'i>, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         self.layout.check_axis("take", axis.index())?;
         self.stream().check_device("take", out.stream())?;
-        check_indices("take", self.shape(), axis.index(), indices.count())?;
-        let wanted = self.taken(axis.index(), indices.count());
+        let wanted = self.taken(axis.index(), indices.count())?;
         if out.shape() != wanted.slice() {
             return Err(Error::Shape {
                 operation: "take",
@@ -102,11 +100,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         take(self, axis.index(), &indices, out)
     }
 
-    /// The shape that `count` parts along an axis have.
-    fn taken(&self, axis: usize, count: usize) -> D {
+    /// The shape that `count` parts along an axis have, if they can be there.
+    fn taken(&self, axis: usize, count: usize) -> Result<D> {
+        check_indices("take", self.shape(), axis, count)?;
         let mut dim = self.raw_dim();
         dim[axis] = count;
-        dim
+        Ok(dim)
     }
 }
 
@@ -135,9 +134,9 @@ fn copy<T: Element, D: Dimension>(
     let (n, count, inner) = (x.shape()[axis], out.shape()[axis], inner(x.shape(), axis));
     // Where there is one line, both are the same.
     let is_of_parts = indices.len() == count;
-    // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
+    // What an index names is as many bytes.
     let bytes = size_of::<T>() * if is_of_parts { inner } else { 1 };
-    let word = 1usize << (16 | bytes | x.address() as usize | out.address() as usize).trailing_zeros();
+    let word = widest_word(bytes, [x.address(), out.address()]);
     let (words, inner) = (
         if is_of_parts { 0 } else { bytes / word },
         inner * size_of::<T>() / word,
@@ -159,11 +158,5 @@ fn copy<T: Element, D: Dimension>(
             stream.launch::<kernels::take<$word>>(&config, args)
         }};
     }
-    match word {
-        1 => launch!(u8),
-        2 => launch!(u16),
-        4 => launch!(u32),
-        8 => launch!(u64),
-        _ => launch!(u128),
-    }
+    by_word!(word, launch)
 }
